@@ -24,6 +24,7 @@ type TaskFilter struct {
 	Types  []string // none: all
 	States []State  // none: all
 	Key    string   // only tasks with this key, with any ordering key; empty: all
+	Where  string   // only tasks that this filter selects, such as: error~"503" since=2h; empty: all. See the documentation of the command line
 }
 
 // Get returns a task, with its payload and result. The error wraps [ErrNotFound] if there is none with the id.
@@ -53,7 +54,7 @@ func (c *Client) get(ctx context.Context, req *taskenginev1.GetRequest) (*Task, 
 // time limit of its own, if ctx has none.
 func (c *Client) Tasks(ctx context.Context, f TaskFilter) iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
-		req := &taskenginev1.ListRequest{Types: f.Types, States: f.states(), Key: f.Key}
+		req := &taskenginev1.ListRequest{Types: f.Types, States: f.states(), Key: f.Key, Where: f.Where}
 		for {
 			res, err := call[taskenginev1.ListResponse](ctx, c, taskenginev1connect.TaskServiceListProcedure, req, true)
 			if err != nil {
@@ -68,6 +69,7 @@ func (c *Client) Tasks(ctx context.Context, f TaskFilter) iter.Seq2[*Task, error
 			if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
 				return
 			}
+			req.Where = res.GetWhere() // durations in it count from the first page
 		}
 	}
 }
@@ -77,10 +79,10 @@ func (f TaskFilter) states() []string {
 	return all(f.States, func(s State) string { return string(s) })
 }
 
-// Count returns the number of tasks by type and state, without zeros. The filter has no key.
+// Count returns the number of tasks by type and state, without zeros. The filter has no Key and no Where.
 func (c *Client) Count(ctx context.Context, f TaskFilter) ([]StateCount, error) {
-	if f.Key != "" {
-		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type only; to find tasks with a key, list them", "")
+	if f.Key != "" || f.Where != "" {
+		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type only; to find tasks with a key or by a filter, list them", "")
 	}
 	req := &taskenginev1.CountRequest{Types: f.Types, States: f.states()}
 	res, err := call[taskenginev1.CountResponse](ctx, c, taskenginev1connect.TaskServiceCountProcedure, req, true)

@@ -64,6 +64,16 @@ func TestTasksAreManaged(t *testing.T) {
 		}
 	}
 	count := 0
+	for one, err := range c.Tasks(t.Context(), client.TaskFilter{Where: "type=oth* since=1h"}) {
+		if err != nil || one.Type != "other" {
+			t.Fatal(one, err)
+		}
+		count++
+	}
+	if count != 250 {
+		t.Errorf("the list by a filter has %d tasks", count)
+	}
+	count = 0
 	for one, err := range c.Tasks(t.Context(), client.TaskFilter{Types: []string{"other"}}) {
 		if err != nil || one.Type != "other" {
 			t.Fatal(one, err)
@@ -90,6 +100,9 @@ func TestTasksAreCountedAndListedByTheirKey(t *testing.T) {
 	}
 	if counts, err := c.Count(t.Context(), client.TaskFilter{States: []client.State{client.StateDone}}); err != nil || len(counts) != 0 {
 		t.Errorf("the counts of done tasks: %v, %v", counts, err)
+	}
+	if _, err := c.Count(t.Context(), client.TaskFilter{Where: "key=k"}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("counted by a filter: %v", err)
 	}
 	if _, err := c.Count(t.Context(), client.TaskFilter{Key: "k"}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("counted by key: %v", err)

@@ -36,3 +36,47 @@ func TestTasksAreFoundByTheirEncryptedPayload(t *testing.T) {
 		}
 	})
 }
+
+func TestErrorsAreCountedByTheirKind(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := startWith(t, one("mail", func(p *policy.Type) { p.Retry.Max = 1 }), handle("mail", func(_ context.Context, t *task.Task) ([]byte, error) {
+			if len(t.Payload) == 0 {
+				return nil, nil
+			}
+			return nil, errors.New(string(t.Payload))
+		}), func(*engine.Config) {})
+		var ids []task.ID
+		for _, text := range []string{"row 17 is wrong", "", "no connection to 10.0.0.1:25", "row 3 is wrong", "row 4 is wrong", "", "answered 503"} {
+			ids = append(ids, n.submit(engine.Request{Type: "mail", Payload: []byte(text)}))
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		all, err := n.Errors(t.Context(), filter.Filter{}, 2)
+		if err != nil || len(all.Kinds) != 2 || all.Tasks != 5 || all.Others != 1 || !all.Complete || all.Read < 5 {
+			t.Fatalf("got %+v, %v", all, err)
+		}
+		rows := all.Kinds[0]
+		if rows.Tasks != 3 || rows.Pattern != "row # is wrong" || rows.Sample != ids[4] || rows.Error != "row 4 is wrong (attempt 1 of 1)" || rows.Last.Sub(rows.First) != 4*time.Second || len(rows.Types) != 1 || rows.Types[0] != "mail" {
+			t.Errorf("got %+v", rows)
+		}
+		if last := all.Kinds[1]; last.Pattern != "answered 503" || last.Tasks != 1 {
+			t.Errorf("the newest of two kinds with one task is %+v", last)
+		}
+		for text, want := range map[string]int{"error~row": 3, "error.kind=" + rows.Kind.String()[:8]: 3, "since=3s": 2, "state=done": 0, "state=error state=done": 0, "type=other": 0, "state=error,waiting": 5} {
+			f, err := filter.Parse(text, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := n.Errors(t.Context(), f, 10); err != nil || got.Tasks != want || !got.Complete {
+				t.Errorf("%s: got %+v, %v, not %d tasks", text, got, err, want)
+			}
+		}
+		f, err := filter.Parse("payload.a=1", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Errors(t.Context(), f, 10); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("by a payload: %v", err)
+		}
+	})
+}

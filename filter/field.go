@@ -29,7 +29,7 @@ const (
 type field struct {
 	name   string
 	kind   kind
-	is     string // what it is, for people
+	is     string // its meaning, for people
 	text   func(*task.Task) string
 	number func(*task.Task) int64
 	time   func(*task.Task) time.Time

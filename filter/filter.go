@@ -21,7 +21,7 @@ type term struct {
 	values []value
 }
 
-// value is what a field is compared with.
+// value is a value on the right of an operator.
 type value struct {
 	text    string   // as it is compared
 	quoted  bool     // it was in quotes, or has to be

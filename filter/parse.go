@@ -24,7 +24,7 @@ const (
 // SyntaxError is a mistake in a filter.
 type SyntaxError struct {
 	Column int    // of the mistake, in characters, from 1 on
-	Text   string // what is wrong, and the remedy
+	Text   string // the mistake, and the remedy
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e.Text) }

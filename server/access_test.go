@@ -110,7 +110,7 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 
 // least has the smallest role for each method. A method that is missing here fails the test of roles.
 var least = map[string]access.Role{
-	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "Wait": access.Submit,
+	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "ListErrors": access.Submit, "Wait": access.Submit,
 	"Why": access.Submit, "Tree": access.Submit, "SubmitWorkflow": access.Submit, "GetWorkflow": access.Submit, "RetryWorkflow": access.Operate, "Signal": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.Submit, "ListKeys": access.Submit, "GetKey": access.Submit,
 	"ListWorkers": access.Submit, "ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
 	"ListSchedules": access.Submit, "GetSchedule": access.Submit, "PreviewSchedule": access.Submit,
@@ -220,7 +220,7 @@ func TestATokenForATypeReachesItsTasks(t *testing.T) {
 	id := submitted.GetReceipts()[0].GetId()
 	for procedure, req := range map[string]proto.Message{
 		"Get": &taskenginev1.GetRequest{Id: id}, "Why": &taskenginev1.WhyRequest{Id: id}, "List": &taskenginev1.ListRequest{Types: []string{"idle"}},
-		"Count": &taskenginev1.CountRequest{Types: []string{"idle", "id-2"}}, "Cancel": &taskenginev1.CancelRequest{Id: id}, "PauseType": &taskenginev1.PauseTypeRequest{Type: "idle"},
+		"Count": &taskenginev1.CountRequest{Types: []string{"idle", "id-2"}}, "ListErrors": &taskenginev1.ListErrorsRequest{Types: []string{"idle", "id-2"}}, "Cancel": &taskenginev1.CancelRequest{Id: id}, "PauseType": &taskenginev1.PauseTypeRequest{Type: "idle"},
 	} {
 		res := dynamicpb.NewMessage(taskenginev1.File_taskengine_v1_taskengine_proto.Services().ByName("TaskService").Methods().ByName(protoreflect.Name(procedure)).Output())
 		if err := c.Invoke(withToken(t.Context(), "idle"), "/taskengine.v1.TaskService/"+procedure, req, res); err != nil {

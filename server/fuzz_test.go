@@ -26,7 +26,7 @@ import (
 )
 
 var methods = []string{
-	"Submit", "SubmitWithChildren", "AddChildren", "Get", "List", "Count", "Wait", "Why", "Tree", "SubmitWorkflow", "GetWorkflow", "RetryWorkflow", "Cancel", "Resume", "Fail", "Reschedule",
+	"Submit", "SubmitWithChildren", "AddChildren", "Get", "List", "Count", "ListErrors", "Wait", "Why", "Tree", "SubmitWorkflow", "GetWorkflow", "RetryWorkflow", "Cancel", "Resume", "Fail", "Reschedule",
 	"ListTypes", "PauseType", "ResumeType", "Version", "ListWorkers", "DrainWorker", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
 	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
 	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",

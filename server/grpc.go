@@ -63,6 +63,7 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "Get", a.Get),
 		unary(a, "List", a.List),
 		unary(a, "Count", a.Count),
+		unary(a, "ListErrors", a.ListErrors),
 		unary(a, "Wait", a.Wait),
 		unary(a, "Why", a.Why),
 		unary(a, "Tree", a.Tree),

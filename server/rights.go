@@ -30,6 +30,7 @@ var rights = map[string]right{
 	"Get":                {access.Submit, ofTypes},
 	"List":               {access.Submit, ofTypes},
 	"Count":              {access.Submit, ofTypes},
+	"ListErrors":         {access.Submit, ofTypes},
 	"Wait":               {access.Submit, ofTypes},
 	"Why":                {access.Submit, ofTypes},
 	"Tree":               {access.Submit, ofTypes},

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/filter"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/storage"
@@ -25,4 +27,38 @@ func (a *API) search(ctx context.Context, req *taskenginev1.ListRequest, rest st
 		res.NextPageToken = found.Next.String()
 	}
 	return res, nil
+}
+
+// ListErrors returns the kinds of the errors of tasks.
+func (a *API) ListErrors(ctx context.Context, req *taskenginev1.ListErrorsRequest) (*taskenginev1.ListErrorsResponse, error) {
+	if req.GetLimit() > MaxList {
+		return nil, a.answer(invalid("limit is %d, of %d allowed", req.GetLimit(), MaxList))
+	}
+	rest, err := filterOf(nil, req.GetTypes())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	if err := a.permitFilter(ctx, req.GetTypes()); err != nil {
+		return nil, err
+	}
+	where, err := filter.Parse(req.GetWhere(), time.Now())
+	if err != nil {
+		return nil, a.answer(invalid("where: %w", err))
+	}
+	found, err := a.engine.Errors(ctx, where.And(filter.Of(nil, rest.Types, "")), cmp.Or(int(req.GetLimit()), defaultList))
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	res := &taskenginev1.ListErrorsResponse{Tasks: int64(found.Tasks), Others: int64(found.Others), Read: int64(found.Read), Complete: found.Complete}
+	for _, k := range found.Kinds {
+		res.Kinds = append(res.Kinds, errorKindOf(k))
+	}
+	return res, nil
+}
+
+func errorKindOf(k engine.ErrorKind) *taskenginev1.ErrorKind {
+	return &taskenginev1.ErrorKind{
+		Kind: k.Kind.String(), Pattern: text(k.Pattern), Tasks: int64(k.Tasks), First: stamp(k.First), Last: stamp(k.Last),
+		Types: texts(k.Types), Nodes: texts(k.Nodes), Sample: k.Sample.String(), Error: text(k.Error),
+	}
 }

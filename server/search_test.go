@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -68,5 +70,31 @@ func TestAFilterSelectsTheTasksOfAList(t *testing.T) {
 	_, err = c.List(t.Context(), &taskenginev1.ListRequest{Where: "stat=error"})
 	if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "where: column 1: there is no field stat: did you mean state?") {
 		t.Errorf("a mistake is answered by %v", err)
+	}
+}
+
+func TestKindsOfErrorsAreListed(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	id := n.submit(t, &taskenginev1.NewTask{Type: "idle", ExpiresAt: timestamppb.New(time.Now().Add(time.Millisecond))})
+	if _, err := c.Wait(t.Context(), &taskenginev1.WaitRequest{Ids: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.ListErrors(t.Context(), &taskenginev1.ListErrorsRequest{Where: "since=1h", Types: []string{"idle"}})
+	if err != nil || len(res.GetKinds()) != 1 || res.GetTasks() != 1 || !res.GetComplete() {
+		t.Fatalf("got %v, %v", res, err)
+	}
+	kind := res.GetKinds()[0]
+	if kind.GetSample() != id || kind.GetError() == "" || kind.GetFirst() == nil || !slices.Equal(kind.GetTypes(), []string{"idle"}) {
+		t.Errorf("got %v", kind)
+	}
+	list, err := c.List(t.Context(), &taskenginev1.ListRequest{Where: "error.kind=" + kind.GetKind()})
+	if err != nil || len(list.GetTasks()) != 1 {
+		t.Errorf("the tasks of the kind are %v, %v", list, err)
+	}
+	for _, wrong := range []*taskenginev1.ListErrorsRequest{{Where: "payload.a=1"}, {Where: "x"}, {Limit: 1001}} {
+		if _, err := c.ListErrors(t.Context(), wrong); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%v is answered by %v", wrong, err)
+		}
 	}
 }

@@ -34,8 +34,11 @@ func ErrorPattern(text string) string {
 		p.next()
 	}
 	p.flush()
-	return strings.TrimSpace(p.out.String())
+	return strings.TrimSuffix(strings.TrimSpace(p.out.String()), lastAttempt)
 }
+
+// lastAttempt is the pattern of the end of an error after which a task is not tried again: before that it was the same error.
+const lastAttempt = " (attempt # of #)"
 
 // patterner writes the pattern of a text.
 type patterner struct {

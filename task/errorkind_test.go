@@ -25,6 +25,7 @@ func TestTheKindOfAnErrorLeavesOutNumbersIdsAndAddresses(t *testing.T) {
 		{"2026-05-02T12:00:55.123Z it failed after 17ms", "# it failed after #"},
 		{"panic at 0xc000123abc", "panic at #"},
 		{"node17 does not answer", "node# does not answer"},
+		{"row 17 is wrong (attempt 5 of 5)", "row # is wrong"},
 		{"two\n\tlines", "two lines"},
 		{"Größe 17 €", "Größe # €"},
 		{"a \xff\x00 b 7", "a \xff\x00 b #"},

@@ -43,6 +43,7 @@ func newRoot(a *app) *cobra.Command {
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSignal(a)),
+		newErrors(a),
 		group("key", "Look at ordering keys, and go on after an error of one",
 			newKeyList(a), newKeyShow(a), newKeyResume(a), newKeySkip(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),

@@ -2129,6 +2129,251 @@ func (x *StateCount) GetCount() int64 {
 	return 0
 }
 
+type ListErrorsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Types         []string               `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`  // none: all
+	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`  // a filter, as in ListRequest; if it names no states, only tasks in the state error
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // how many kinds, default 100, at most 1000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListErrorsRequest) Reset() {
+	*x = ListErrorsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListErrorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListErrorsRequest) ProtoMessage() {}
+
+func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
+func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListErrorsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *ListErrorsRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListErrorsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kinds         []*ErrorKind           `protobuf:"bytes,1,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`       // with an error, also of kinds that are left out
+	Others        int64                  `protobuf:"varint,3,opt,name=others,proto3" json:"others,omitempty"`     // with an error of a kind that is left out
+	Read          int64                  `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`         // how many tasks were read at least
+	Complete      bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"` // all tasks were read; if not, the newest were
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListErrorsResponse) Reset() {
+	*x = ListErrorsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListErrorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListErrorsResponse) ProtoMessage() {}
+
+func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
+func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListErrorsResponse) GetKinds() []*ErrorKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *ListErrorsResponse) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *ListErrorsResponse) GetOthers() int64 {
+	if x != nil {
+		return x.Others
+	}
+	return 0
+}
+
+func (x *ListErrorsResponse) GetRead() int64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *ListErrorsResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// ErrorKind are the tasks whose newest error is of one kind.
+type ErrorKind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // for a filter: error.kind=...
+	Pattern       string                 `protobuf:"bytes,2,opt,name=pattern,proto3" json:"pattern,omitempty"` // the error without numbers, ids and addresses
+	Tasks         int64                  `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	First         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first,proto3" json:"first,omitempty"`   // the newest change of the task that changed first
+	Last          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`     // and of the one that changed last
+	Types         []string               `protobuf:"bytes,6,rep,name=types,proto3" json:"types,omitempty"`   // at most 16
+	Nodes         []string               `protobuf:"bytes,7,rep,name=nodes,proto3" json:"nodes,omitempty"`   // that ran the newest attempts, at most 16
+	Sample        string                 `protobuf:"bytes,8,opt,name=sample,proto3" json:"sample,omitempty"` // the id of the newest of the tasks
+	Error         string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`   // the error of that
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErrorKind) Reset() {
+	*x = ErrorKind{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErrorKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErrorKind) ProtoMessage() {}
+
+func (x *ErrorKind) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErrorKind.ProtoReflect.Descriptor instead.
+func (*ErrorKind) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ErrorKind) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ErrorKind) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *ErrorKind) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *ErrorKind) GetFirst() *timestamppb.Timestamp {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *ErrorKind) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *ErrorKind) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *ErrorKind) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ErrorKind) GetSample() string {
+	if x != nil {
+		return x.Sample
+	}
+	return ""
+}
+
+func (x *ErrorKind) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type WaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Either ids, at most 1000, or a type.
@@ -2142,7 +2387,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2399,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2412,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -2205,7 +2450,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2462,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2475,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WaitResponse) GetSettled() bool {
@@ -2263,7 +2508,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2520,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2533,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -2308,7 +2553,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2565,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2578,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -2384,7 +2629,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2641,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2654,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reason) GetCode() string {
@@ -2522,7 +2767,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2779,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2792,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -2600,7 +2845,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2857,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2870,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -2669,7 +2914,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2926,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2939,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -2746,7 +2991,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3003,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3016,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -2838,7 +3083,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +3095,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +3108,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -2911,7 +3156,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3168,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3181,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -2979,7 +3224,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3236,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3249,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TreeRequest) GetId() string {
@@ -3040,7 +3285,7 @@ type TreeResponse struct {
 
 func (x *TreeResponse) Reset() {
 	*x = TreeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3297,7 @@ func (x *TreeResponse) String() string {
 func (*TreeResponse) ProtoMessage() {}
 
 func (x *TreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3310,7 @@ func (x *TreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeResponse.ProtoReflect.Descriptor instead.
 func (*TreeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TreeResponse) GetTasks() []*TreeTask {
@@ -3092,7 +3337,7 @@ type TreeTask struct {
 
 func (x *TreeTask) Reset() {
 	*x = TreeTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3349,7 @@ func (x *TreeTask) String() string {
 func (*TreeTask) ProtoMessage() {}
 
 func (x *TreeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3362,7 @@ func (x *TreeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeTask.ProtoReflect.Descriptor instead.
 func (*TreeTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TreeTask) GetTask() *Task {
@@ -3153,7 +3398,7 @@ type SubmitWorkflowRequest struct {
 
 func (x *SubmitWorkflowRequest) Reset() {
 	*x = SubmitWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3410,7 @@ func (x *SubmitWorkflowRequest) String() string {
 func (*SubmitWorkflowRequest) ProtoMessage() {}
 
 func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3423,7 @@ func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SubmitWorkflowRequest) GetName() string {
@@ -3253,7 +3498,7 @@ type SubmitWorkflowResponse struct {
 
 func (x *SubmitWorkflowResponse) Reset() {
 	*x = SubmitWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3510,7 @@ func (x *SubmitWorkflowResponse) String() string {
 func (*SubmitWorkflowResponse) ProtoMessage() {}
 
 func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3523,7 @@ func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
@@ -3299,7 +3544,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3556,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3569,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -3350,7 +3595,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3607,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3620,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3399,7 +3644,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3656,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3669,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -3457,7 +3702,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3714,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3727,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3505,7 +3750,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3762,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3775,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Workflow) GetName() string {
@@ -3596,7 +3841,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3853,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3866,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WorkflowStep) GetName() string {
@@ -3746,7 +3991,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +4003,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +4016,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -3797,7 +4042,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +4054,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +4067,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -3843,7 +4088,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +4100,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +4113,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FailRequest) GetId() string {
@@ -3901,7 +4146,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4158,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4171,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -3953,7 +4198,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +4210,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +4223,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -4045,7 +4290,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4302,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4315,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -4100,7 +4345,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4357,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4370,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -4197,7 +4442,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4454,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4467,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -4252,7 +4497,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4509,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +4522,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -4318,7 +4563,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4575,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4588,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -4376,7 +4621,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4633,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4646,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -4450,7 +4695,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4462,7 +4707,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4475,7 +4720,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -4510,7 +4755,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +4767,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +4780,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -4568,7 +4813,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4580,7 +4825,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4593,7 +4838,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -4612,7 +4857,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4869,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4882,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -4657,7 +4902,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4914,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4927,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -4708,7 +4953,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4720,7 +4965,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4733,7 +4978,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -4751,7 +4996,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4763,7 +5008,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4776,7 +5021,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 type ListTypesResponse struct {
@@ -4791,7 +5036,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4803,7 +5048,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4816,7 +5061,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -4850,7 +5095,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4862,7 +5107,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4875,7 +5120,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Type) GetName() string {
@@ -4936,7 +5181,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4948,7 +5193,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4961,7 +5206,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -4979,7 +5224,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5236,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5249,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 type ResumeTypeRequest struct {
@@ -5016,7 +5261,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5273,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5286,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -5059,7 +5304,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5071,7 +5316,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5084,7 +5329,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 type ListWorkersRequest struct {
@@ -5095,7 +5340,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5352,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5365,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 type ListWorkersResponse struct {
@@ -5132,7 +5377,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +5389,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +5402,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -5190,7 +5435,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5202,7 +5447,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5215,7 +5460,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Worker) GetId() string {
@@ -5297,7 +5542,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5554,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5567,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -5341,7 +5586,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5353,7 +5598,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5366,7 +5611,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -5384,7 +5629,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5641,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5654,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 type VersionResponse struct {
@@ -5425,7 +5670,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5437,7 +5682,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5450,7 +5695,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5500,7 +5745,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5512,7 +5757,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5525,7 +5770,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -5585,7 +5830,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5597,7 +5842,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5610,7 +5855,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Limit) GetName() string {
@@ -5738,7 +5983,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5750,7 +5995,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5763,7 +6008,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -5837,7 +6082,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5849,7 +6094,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5862,7 +6107,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 type ListLimitsResponse struct {
@@ -5874,7 +6119,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5886,7 +6131,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5899,7 +6144,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -5919,7 +6164,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5931,7 +6176,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5944,7 +6189,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -5970,7 +6215,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5982,7 +6227,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5995,7 +6240,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -6023,7 +6268,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6035,7 +6280,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6048,7 +6293,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -6109,7 +6354,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6121,7 +6366,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6134,7 +6379,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -6156,7 +6401,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6168,7 +6413,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6181,7 +6426,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -6221,7 +6466,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6478,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6491,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -6266,7 +6511,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6278,7 +6523,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6291,7 +6536,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -6310,7 +6555,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6567,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6580,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -6355,7 +6600,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6367,7 +6612,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6380,7 +6625,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -6418,7 +6663,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6430,7 +6675,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6443,7 +6688,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -6501,7 +6746,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +6758,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +6771,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *LimitTask) GetId() string {
@@ -6571,7 +6816,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6583,7 +6828,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6596,7 +6841,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -6638,7 +6883,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6650,7 +6895,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6663,7 +6908,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -6701,7 +6946,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6713,7 +6958,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6726,7 +6971,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Alert) GetRule() string {
@@ -6830,7 +7075,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6842,7 +7087,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +7100,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -6921,7 +7166,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6933,7 +7178,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6946,7 +7191,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -6992,7 +7237,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7249,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7262,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 type ListAlertsResponse struct {
@@ -7031,7 +7276,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7043,7 +7288,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7056,7 +7301,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -7089,7 +7334,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7101,7 +7346,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7114,7 +7359,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -7133,7 +7378,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7390,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7403,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -7180,7 +7425,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7192,7 +7437,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7205,7 +7450,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -7242,7 +7487,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7254,7 +7499,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7267,7 +7512,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -7314,7 +7559,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7326,7 +7571,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7339,7 +7584,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -7358,7 +7603,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7370,7 +7615,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7383,7 +7628,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -7401,7 +7646,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7413,7 +7658,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7426,7 +7671,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -7458,7 +7703,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7470,7 +7715,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7483,7 +7728,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -7583,7 +7828,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7595,7 +7840,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7608,7 +7853,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -7652,7 +7897,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7664,7 +7909,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7677,7 +7922,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -7751,7 +7996,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7763,7 +8008,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7776,7 +8021,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Schedule) GetName() string {
@@ -7894,7 +8139,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7906,7 +8151,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7919,7 +8164,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -7947,7 +8192,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7959,7 +8204,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7972,7 +8217,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -8002,7 +8247,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8014,7 +8259,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8027,7 +8272,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -8075,7 +8320,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8087,7 +8332,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8100,7 +8345,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -8126,7 +8371,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8138,7 +8383,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8151,7 +8396,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -8170,7 +8415,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8182,7 +8427,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8195,7 +8440,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -8218,7 +8463,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8230,7 +8475,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8243,7 +8488,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -8277,7 +8522,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8289,7 +8534,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8302,7 +8547,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -8328,7 +8573,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8340,7 +8585,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8353,7 +8598,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -8372,7 +8617,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8384,7 +8629,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8397,7 +8642,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -8421,7 +8666,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8433,7 +8678,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8446,7 +8691,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -8494,7 +8739,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8506,7 +8751,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8519,7 +8764,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8545,7 +8790,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8802,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8815,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8589,7 +8834,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8601,7 +8846,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8614,7 +8859,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8638,7 +8883,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8650,7 +8895,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8663,7 +8908,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -8710,7 +8955,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8722,7 +8967,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8735,7 +8980,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -8754,7 +8999,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8766,7 +9011,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8779,7 +9024,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -8798,7 +9043,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8810,7 +9055,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8823,7 +9068,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -8846,7 +9091,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8858,7 +9103,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8871,7 +9116,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -8913,7 +9158,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8925,7 +9170,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8938,7 +9183,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -8968,7 +9213,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8980,7 +9225,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8993,7 +9238,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -9033,7 +9278,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9045,7 +9290,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9058,7 +9303,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -9083,7 +9328,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9095,7 +9340,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9108,7 +9353,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -9148,7 +9393,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9160,7 +9405,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9173,7 +9418,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -9191,7 +9436,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9203,7 +9448,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9216,7 +9461,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 type PauseScheduleRequest struct {
@@ -9229,7 +9474,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9241,7 +9486,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9254,7 +9499,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -9280,7 +9525,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9292,7 +9537,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9305,7 +9550,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -9324,7 +9569,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9336,7 +9581,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9349,7 +9594,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -9368,7 +9613,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9380,7 +9625,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9393,7 +9638,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -9412,7 +9657,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9424,7 +9669,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9437,7 +9682,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -9456,7 +9701,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9468,7 +9713,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9481,7 +9726,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -9503,7 +9748,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9515,7 +9760,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9528,7 +9773,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -9568,7 +9813,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9580,7 +9825,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9593,7 +9838,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -9633,7 +9878,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9645,7 +9890,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9658,7 +9903,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Source) GetName() string {
@@ -9790,7 +10035,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9802,7 +10047,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9815,7 +10060,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -9854,7 +10099,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9866,7 +10111,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9879,7 +10124,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -9987,7 +10232,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9999,7 +10244,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10012,7 +10257,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -10051,7 +10296,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10063,7 +10308,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10076,7 +10321,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 type ListSourcesResponse struct {
@@ -10088,7 +10333,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10100,7 +10345,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10113,7 +10358,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -10132,7 +10377,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10144,7 +10389,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10157,7 +10402,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -10176,7 +10421,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10188,7 +10433,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10201,7 +10446,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -10221,7 +10466,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10233,7 +10478,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10246,7 +10491,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -10272,7 +10517,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10284,7 +10529,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10297,7 +10542,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -10316,7 +10561,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10328,7 +10573,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10341,7 +10586,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -10360,7 +10605,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10372,7 +10617,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10385,7 +10630,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -10414,7 +10659,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10426,7 +10671,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10439,7 +10684,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -10553,7 +10798,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10565,7 +10810,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10578,7 +10823,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -10609,7 +10854,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10621,7 +10866,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10634,7 +10879,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -10690,7 +10935,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10702,7 +10947,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10715,7 +10960,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *SliceSource) GetName() string {
@@ -10852,7 +11097,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10864,7 +11109,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10877,7 +11122,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Platform) GetSource() string {
@@ -11032,7 +11277,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11044,7 +11289,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11057,7 +11302,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -11096,7 +11341,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11108,7 +11353,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11121,7 +11366,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -11158,7 +11403,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11170,7 +11415,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11183,7 +11428,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -11226,7 +11471,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11238,7 +11483,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11251,7 +11496,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -11283,7 +11528,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11295,7 +11540,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11308,7 +11553,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 type ListSliceSourcesResponse struct {
@@ -11320,7 +11565,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11332,7 +11577,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11345,7 +11590,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -11364,7 +11609,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11376,7 +11621,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11389,7 +11634,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -11408,7 +11653,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11420,7 +11665,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11433,7 +11678,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -11455,7 +11700,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11467,7 +11712,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11480,7 +11725,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -11521,7 +11766,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11533,7 +11778,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11546,7 +11791,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -11573,7 +11818,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11585,7 +11830,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11598,7 +11843,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -11624,7 +11869,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11636,7 +11881,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11649,7 +11894,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -11672,7 +11917,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11684,7 +11929,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11697,7 +11942,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -11744,7 +11989,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11756,7 +12001,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11769,7 +12014,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -11791,7 +12036,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11803,7 +12048,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11816,7 +12061,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -11856,7 +12101,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11868,7 +12113,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11881,7 +12126,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -11903,7 +12148,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11915,7 +12160,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11928,7 +12173,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -11968,7 +12213,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11980,7 +12225,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11993,7 +12238,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -12015,7 +12260,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12027,7 +12272,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12040,7 +12285,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -12081,7 +12326,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12093,7 +12338,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12106,7 +12351,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -12135,7 +12380,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12147,7 +12392,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12160,7 +12405,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -12201,7 +12446,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12213,7 +12458,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12226,7 +12471,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -12257,7 +12502,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12269,7 +12514,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12282,7 +12527,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -12336,7 +12581,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12348,7 +12593,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12361,7 +12606,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -12385,7 +12630,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12397,7 +12642,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12410,7 +12655,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -12465,7 +12710,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12477,7 +12722,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12490,7 +12735,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -12690,7 +12935,27 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"StateCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x03R\x05count\"h\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"U\n" +
+	"\x11ListErrorsRequest\x12\x14\n" +
+	"\x05types\x18\x01 \x03(\tR\x05types\x12\x14\n" +
+	"\x05where\x18\x02 \x01(\tR\x05where\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"\xa2\x01\n" +
+	"\x12ListErrorsResponse\x12.\n" +
+	"\x05kinds\x18\x01 \x03(\v2\x18.taskengine.v1.ErrorKindR\x05kinds\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x16\n" +
+	"\x06others\x18\x03 \x01(\x03R\x06others\x12\x12\n" +
+	"\x04read\x18\x04 \x01(\x03R\x04read\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"\x8b\x02\n" +
+	"\tErrorKind\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\apattern\x18\x02 \x01(\tR\apattern\x12\x14\n" +
+	"\x05tasks\x18\x03 \x01(\x03R\x05tasks\x120\n" +
+	"\x05first\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05first\x12.\n" +
+	"\x04last\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04last\x12\x14\n" +
+	"\x05types\x18\x06 \x03(\tR\x05types\x12\x14\n" +
+	"\x05nodes\x18\a \x03(\tR\x05nodes\x12\x16\n" +
+	"\x06sample\x18\b \x01(\tR\x06sample\x12\x14\n" +
+	"\x05error\x18\t \x01(\tR\x05error\"h\n" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x123\n" +
@@ -13472,7 +13737,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
 	"\x13RetrySlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms2\xf5,\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms2\xc8-\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -13480,7 +13745,9 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
 	"\x04List\x12\x1a.taskengine.v1.ListRequest\x1a\x1b.taskengine.v1.ListResponse\x12B\n" +
-	"\x05Count\x12\x1b.taskengine.v1.CountRequest\x1a\x1c.taskengine.v1.CountResponse\x12?\n" +
+	"\x05Count\x12\x1b.taskengine.v1.CountRequest\x1a\x1c.taskengine.v1.CountResponse\x12Q\n" +
+	"\n" +
+	"ListErrors\x12 .taskengine.v1.ListErrorsRequest\x1a!.taskengine.v1.ListErrorsResponse\x12?\n" +
 	"\x04Wait\x12\x1a.taskengine.v1.WaitRequest\x1a\x1b.taskengine.v1.WaitResponse\x12<\n" +
 	"\x03Why\x12\x19.taskengine.v1.WhyRequest\x1a\x1a.taskengine.v1.WhyResponse\x12?\n" +
 	"\x04Tree\x12\x1a.taskengine.v1.TreeRequest\x1a\x1b.taskengine.v1.TreeResponse\x12]\n" +
@@ -13563,7 +13830,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 197)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 200)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -13591,192 +13858,195 @@ var (
 		(*CountRequest)(nil),               // 23: taskengine.v1.CountRequest
 		(*CountResponse)(nil),              // 24: taskengine.v1.CountResponse
 		(*StateCount)(nil),                 // 25: taskengine.v1.StateCount
-		(*WaitRequest)(nil),                // 26: taskengine.v1.WaitRequest
-		(*WaitResponse)(nil),               // 27: taskengine.v1.WaitResponse
-		(*WhyRequest)(nil),                 // 28: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),                // 29: taskengine.v1.WhyResponse
-		(*Reason)(nil),                     // 30: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),            // 31: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),           // 32: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),               // 33: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                    // 34: taskengine.v1.LogLine
-		(*CancelRequest)(nil),              // 35: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),             // 36: taskengine.v1.CancelResponse
-		(*TreeRequest)(nil),                // 37: taskengine.v1.TreeRequest
-		(*TreeResponse)(nil),               // 38: taskengine.v1.TreeResponse
-		(*TreeTask)(nil),                   // 39: taskengine.v1.TreeTask
-		(*SubmitWorkflowRequest)(nil),      // 40: taskengine.v1.SubmitWorkflowRequest
-		(*SubmitWorkflowResponse)(nil),     // 41: taskengine.v1.SubmitWorkflowResponse
-		(*GetWorkflowRequest)(nil),         // 42: taskengine.v1.GetWorkflowRequest
-		(*GetWorkflowResponse)(nil),        // 43: taskengine.v1.GetWorkflowResponse
-		(*RetryWorkflowRequest)(nil),       // 44: taskengine.v1.RetryWorkflowRequest
-		(*RetryWorkflowResponse)(nil),      // 45: taskengine.v1.RetryWorkflowResponse
-		(*Workflow)(nil),                   // 46: taskengine.v1.Workflow
-		(*WorkflowStep)(nil),               // 47: taskengine.v1.WorkflowStep
-		(*ResumeRequest)(nil),              // 48: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),             // 49: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),                // 50: taskengine.v1.FailRequest
-		(*FailResponse)(nil),               // 51: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),          // 52: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),         // 53: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),              // 54: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),             // 55: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),            // 56: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),           // 57: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),                // 58: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),              // 59: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),             // 60: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),           // 61: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),          // 62: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),             // 63: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),            // 64: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),           // 65: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),          // 66: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                       // 67: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),           // 68: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),          // 69: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),          // 70: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),         // 71: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),         // 72: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 73: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 74: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 75: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 76: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 77: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 78: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 79: taskengine.v1.Rate
-		(*Limit)(nil),                      // 80: taskengine.v1.Limit
-		(*LimitSetting)(nil),               // 81: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 82: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 83: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 84: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 85: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 86: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 87: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 88: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 89: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 90: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 91: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 92: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 93: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 94: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 95: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 96: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 97: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 98: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 99: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 100: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 101: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 102: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 103: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 104: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 105: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 106: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 107: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 108: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 109: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 110: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 111: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 112: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 113: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 114: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 115: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 116: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 117: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 118: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 119: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 120: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 121: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 122: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 123: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 124: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 125: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 126: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 127: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 128: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 129: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 130: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 131: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 132: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 133: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 134: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 135: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 136: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 137: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 138: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 139: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 140: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 141: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 142: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 143: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 144: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 145: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 146: taskengine.v1.Source
-		(*SourcePause)(nil),                // 147: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 148: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 149: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 150: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 151: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 152: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 153: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 154: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 155: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 156: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 157: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 158: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 159: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 160: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 161: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 162: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 163: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 164: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 165: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 166: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 167: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 168: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 169: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 170: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 171: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 172: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 173: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 174: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 175: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 176: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 177: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 178: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 179: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 180: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 181: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 182: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 183: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 184: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 185: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 186: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 187: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 188: taskengine.v1.RetrySlicesResponse
-		nil,                                // 189: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 190: taskengine.v1.Task.HeadersEntry
-		nil,                                // 191: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 192: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 193: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 194: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 195: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 196: taskengine.v1.SetSlicesRequest.ValuesEntry
-		(*timestamppb.Timestamp)(nil),      // 197: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 198: google.protobuf.Duration
+		(*ListErrorsRequest)(nil),          // 26: taskengine.v1.ListErrorsRequest
+		(*ListErrorsResponse)(nil),         // 27: taskengine.v1.ListErrorsResponse
+		(*ErrorKind)(nil),                  // 28: taskengine.v1.ErrorKind
+		(*WaitRequest)(nil),                // 29: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),               // 30: taskengine.v1.WaitResponse
+		(*WhyRequest)(nil),                 // 31: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),                // 32: taskengine.v1.WhyResponse
+		(*Reason)(nil),                     // 33: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),            // 34: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),           // 35: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),               // 36: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                    // 37: taskengine.v1.LogLine
+		(*CancelRequest)(nil),              // 38: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),             // 39: taskengine.v1.CancelResponse
+		(*TreeRequest)(nil),                // 40: taskengine.v1.TreeRequest
+		(*TreeResponse)(nil),               // 41: taskengine.v1.TreeResponse
+		(*TreeTask)(nil),                   // 42: taskengine.v1.TreeTask
+		(*SubmitWorkflowRequest)(nil),      // 43: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),     // 44: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),         // 45: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),        // 46: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),       // 47: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),      // 48: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                   // 49: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),               // 50: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),              // 51: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),             // 52: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),                // 53: taskengine.v1.FailRequest
+		(*FailResponse)(nil),               // 54: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),          // 55: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),         // 56: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),              // 57: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),             // 58: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),            // 59: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),           // 60: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),                // 61: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),              // 62: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),             // 63: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),           // 64: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),          // 65: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),             // 66: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),            // 67: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),           // 68: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),          // 69: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                       // 70: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),           // 71: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),          // 72: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),          // 73: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),         // 74: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),         // 75: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 76: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 77: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 78: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 79: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 80: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 81: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 82: taskengine.v1.Rate
+		(*Limit)(nil),                      // 83: taskengine.v1.Limit
+		(*LimitSetting)(nil),               // 84: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 85: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 86: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 87: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 88: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 89: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 90: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 91: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 92: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 93: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 94: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 95: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 96: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 97: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 98: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 99: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 100: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 101: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 102: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 103: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 104: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 105: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 106: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 107: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 108: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 109: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 110: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 111: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 112: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 113: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 114: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 115: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 116: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 117: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 118: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 119: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 120: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 121: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 122: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 123: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 124: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 125: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 126: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 127: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 128: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 129: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 130: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 131: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 132: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 133: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 134: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 135: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 136: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 137: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 138: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 139: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 140: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 141: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 142: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 143: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 144: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 145: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 146: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 147: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 148: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 149: taskengine.v1.Source
+		(*SourcePause)(nil),                // 150: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 151: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 152: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 153: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 154: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 155: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 156: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 157: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 158: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 159: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 160: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 161: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 162: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 163: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 164: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 165: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 166: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 167: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 168: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 169: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 170: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 171: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 172: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 173: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 174: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 175: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 176: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 177: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 178: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 179: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 180: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 181: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 182: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 183: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 184: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 185: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 186: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 187: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 188: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 189: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 190: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 191: taskengine.v1.RetrySlicesResponse
+		nil,                                // 192: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 193: taskengine.v1.Task.HeadersEntry
+		nil,                                // 194: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 195: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 196: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 197: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 198: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 199: taskengine.v1.SetSlicesRequest.ValuesEntry
+		(*timestamppb.Timestamp)(nil),      // 200: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 201: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	197, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	198, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	197, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	189, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	200, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	201, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	200, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	192, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	197, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	200, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -13784,331 +14054,336 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	190, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	197, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	197, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	197, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	197, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	197, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	197, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	193, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	200, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	200, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	200, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	200, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	200, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	200, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	197, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	197, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	197, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	197, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	200, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	200, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	200, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	200, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	198, // 36: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	13,  // 37: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	13,  // 38: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	30,  // 39: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	197, // 40: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	198, // 41: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	34,  // 42: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	33,  // 43: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	197, // 44: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	13,  // 45: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	39,  // 46: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	13,  // 47: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	197, // 48: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	198, // 49: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	191, // 50: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	12,  // 51: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	46,  // 52: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	46,  // 53: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	13,  // 54: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	47,  // 55: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	197, // 56: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	197, // 57: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	197, // 58: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	47,  // 59: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	13,  // 60: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	13,  // 61: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	197, // 62: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	198, // 63: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	13,  // 64: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	13,  // 65: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	58,  // 66: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	13,  // 67: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	197, // 68: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	13,  // 69: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	13,  // 70: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	13,  // 71: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	13,  // 72: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	67,  // 73: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	74,  // 74: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	197, // 75: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	198, // 76: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	74,  // 77: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	198, // 78: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	79,  // 79: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	79,  // 80: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	81,  // 81: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	81,  // 82: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	79,  // 83: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	197, // 84: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	80,  // 85: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	80,  // 86: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	79,  // 87: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	80,  // 88: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	80,  // 89: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	198, // 90: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	80,  // 91: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	80,  // 92: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	94,  // 93: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	96,  // 94: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	197, // 95: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	95,  // 96: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	197, // 97: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	197, // 98: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	192, // 99: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	197, // 100: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	197, // 101: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	197, // 102: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	193, // 103: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	197, // 104: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	197, // 105: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	197, // 106: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	97,  // 107: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	98,  // 108: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	99,  // 109: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	104, // 110: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	198, // 111: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	194, // 112: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	198, // 113: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	98,  // 114: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	198, // 115: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	197, // 116: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	197, // 117: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	197, // 118: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	198, // 119: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	110, // 120: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	111, // 121: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	198, // 122: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	195, // 123: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	198, // 124: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	109, // 125: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	197, // 126: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	113, // 127: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	114, // 128: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	197, // 129: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	114, // 130: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	197, // 131: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	197, // 132: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	112, // 133: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	112, // 134: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	109, // 135: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	119, // 136: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	123, // 137: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	127, // 138: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	127, // 139: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	127, // 140: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	131, // 141: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	131, // 142: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	131, // 143: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	132, // 144: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	109, // 145: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	197, // 146: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	135, // 147: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	197, // 148: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	112, // 149: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	112, // 150: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	197, // 151: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	197, // 152: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	147, // 153: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	148, // 154: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	197, // 155: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	149, // 156: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	197, // 157: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	146, // 158: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	146, // 159: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	146, // 160: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	146, // 161: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	197, // 162: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	146, // 163: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	160, // 164: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	197, // 165: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	198, // 166: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	164, // 167: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	166, // 168: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	197, // 169: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	197, // 170: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	198, // 171: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	197, // 172: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	163, // 173: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	147, // 174: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	164, // 175: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	165, // 176: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	166, // 177: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	197, // 178: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	197, // 179: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	197, // 180: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	197, // 181: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	197, // 182: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	197, // 183: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	161, // 184: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	161, // 185: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	162, // 186: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	162, // 187: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	196, // 188: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	162, // 189: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	162, // 190: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	162, // 191: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	162, // 192: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	162, // 193: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	197, // 194: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	197, // 195: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	162, // 196: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	197, // 197: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	197, // 198: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	162, // 199: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	1,   // 200: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 201: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 202: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 203: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 204: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 205: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 206: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 207: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	28,  // 208: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	37,  // 209: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	40,  // 210: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	42,  // 211: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	44,  // 212: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	31,  // 213: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	35,  // 214: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	48,  // 215: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	50,  // 216: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	52,  // 217: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	54,  // 218: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	56,  // 219: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	59,  // 220: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	61,  // 221: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	63,  // 222: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	65,  // 223: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	68,  // 224: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	70,  // 225: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	72,  // 226: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	75,  // 227: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	82,  // 228: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	84,  // 229: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	86,  // 230: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	88,  // 231: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	90,  // 232: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	92,  // 233: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	100, // 234: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	102, // 235: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	105, // 236: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	107, // 237: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	115, // 238: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	117, // 239: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	119, // 240: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	121, // 241: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	133, // 242: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	136, // 243: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	138, // 244: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	140, // 245: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	124, // 246: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	125, // 247: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	126, // 248: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	142, // 249: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	144, // 250: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	150, // 251: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	152, // 252: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	154, // 253: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	156, // 254: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	158, // 255: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	167, // 256: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	169, // 257: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	171, // 258: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	173, // 259: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	175, // 260: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	177, // 261: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	179, // 262: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	181, // 263: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	183, // 264: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	185, // 265: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	187, // 266: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	77,  // 267: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 268: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 269: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 270: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 271: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 272: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 273: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 274: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 275: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	29,  // 276: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	38,  // 277: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	41,  // 278: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	43,  // 279: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	45,  // 280: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	32,  // 281: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	36,  // 282: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	49,  // 283: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	51,  // 284: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	53,  // 285: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	55,  // 286: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	57,  // 287: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	60,  // 288: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	62,  // 289: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	64,  // 290: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	66,  // 291: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	69,  // 292: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	71,  // 293: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	73,  // 294: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	76,  // 295: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	83,  // 296: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	85,  // 297: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	87,  // 298: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	89,  // 299: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	91,  // 300: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	93,  // 301: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	101, // 302: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	103, // 303: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	106, // 304: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	108, // 305: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	116, // 306: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	118, // 307: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	120, // 308: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	122, // 309: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	134, // 310: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	137, // 311: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	139, // 312: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	141, // 313: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	128, // 314: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	129, // 315: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	130, // 316: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	143, // 317: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	145, // 318: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	151, // 319: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	153, // 320: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	155, // 321: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	157, // 322: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	159, // 323: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	168, // 324: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	170, // 325: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	172, // 326: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	174, // 327: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	176, // 328: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	178, // 329: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	180, // 330: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	182, // 331: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	184, // 332: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	186, // 333: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	188, // 334: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	78,  // 335: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	268, // [268:336] is the sub-list for method output_type
-	200, // [200:268] is the sub-list for method input_type
-	200, // [200:200] is the sub-list for extension type_name
-	200, // [200:200] is the sub-list for extension extendee
-	0,   // [0:200] is the sub-list for field type_name
+	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
+	200, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	200, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	201, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	13,  // 41: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	33,  // 42: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	200, // 43: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	201, // 44: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	37,  // 45: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	36,  // 46: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	200, // 47: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	13,  // 48: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	42,  // 49: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	13,  // 50: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	200, // 51: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	201, // 52: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	194, // 53: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	12,  // 54: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	49,  // 55: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	49,  // 56: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	13,  // 57: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	50,  // 58: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	200, // 59: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	200, // 60: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	200, // 61: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	50,  // 62: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	13,  // 63: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	13,  // 64: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	200, // 65: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	201, // 66: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	13,  // 67: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	13,  // 68: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	61,  // 69: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	13,  // 70: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	200, // 71: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	13,  // 72: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	13,  // 73: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	13,  // 74: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	13,  // 75: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	70,  // 76: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	77,  // 77: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	200, // 78: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	201, // 79: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	77,  // 80: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	201, // 81: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	82,  // 82: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	82,  // 83: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	84,  // 84: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	84,  // 85: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	82,  // 86: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	200, // 87: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	83,  // 88: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	83,  // 89: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	82,  // 90: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	83,  // 91: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	83,  // 92: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	201, // 93: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	83,  // 94: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	83,  // 95: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	97,  // 96: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	99,  // 97: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	200, // 98: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	98,  // 99: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	200, // 100: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	200, // 101: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	195, // 102: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	200, // 103: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	200, // 104: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	200, // 105: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	196, // 106: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	200, // 107: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	200, // 108: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	200, // 109: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	100, // 110: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	101, // 111: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	102, // 112: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	107, // 113: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	201, // 114: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	197, // 115: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	201, // 116: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	101, // 117: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	201, // 118: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	200, // 119: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	200, // 120: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	200, // 121: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	201, // 122: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	113, // 123: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	114, // 124: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	201, // 125: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	198, // 126: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	201, // 127: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	112, // 128: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	200, // 129: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	116, // 130: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	117, // 131: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	200, // 132: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	117, // 133: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	200, // 134: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	200, // 135: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	115, // 136: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	115, // 137: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	112, // 138: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	122, // 139: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	126, // 140: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	130, // 141: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	130, // 142: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	130, // 143: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	134, // 144: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	134, // 145: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	134, // 146: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	135, // 147: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	112, // 148: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	200, // 149: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	138, // 150: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	200, // 151: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	115, // 152: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	115, // 153: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	200, // 154: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	200, // 155: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	150, // 156: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	151, // 157: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	200, // 158: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	152, // 159: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	200, // 160: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	149, // 161: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	149, // 162: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	149, // 163: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	149, // 164: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	200, // 165: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	149, // 166: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	163, // 167: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	200, // 168: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	201, // 169: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	167, // 170: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	169, // 171: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	200, // 172: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	200, // 173: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	201, // 174: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	200, // 175: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	166, // 176: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	150, // 177: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	167, // 178: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	168, // 179: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	169, // 180: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	200, // 181: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	200, // 182: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	200, // 183: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	200, // 184: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	200, // 185: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	200, // 186: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	164, // 187: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	164, // 188: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	165, // 189: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	165, // 190: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	199, // 191: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	165, // 192: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	165, // 193: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	165, // 194: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	165, // 195: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	165, // 196: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	200, // 197: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	200, // 198: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	165, // 199: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	200, // 200: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	200, // 201: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	165, // 202: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	1,   // 203: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 204: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 205: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 206: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 207: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 208: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 209: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 210: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 211: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	31,  // 212: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	40,  // 213: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	43,  // 214: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	45,  // 215: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	47,  // 216: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	34,  // 217: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	38,  // 218: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	51,  // 219: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	53,  // 220: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	55,  // 221: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	57,  // 222: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	59,  // 223: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	62,  // 224: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	64,  // 225: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	66,  // 226: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	68,  // 227: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	71,  // 228: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	73,  // 229: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	75,  // 230: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	78,  // 231: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	85,  // 232: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	87,  // 233: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	89,  // 234: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	91,  // 235: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	93,  // 236: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	95,  // 237: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	103, // 238: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	105, // 239: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	108, // 240: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	110, // 241: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	118, // 242: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	120, // 243: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	122, // 244: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	124, // 245: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	136, // 246: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	139, // 247: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	141, // 248: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	143, // 249: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	127, // 250: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	128, // 251: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	129, // 252: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	145, // 253: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	147, // 254: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	153, // 255: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	155, // 256: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	157, // 257: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	159, // 258: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	161, // 259: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	170, // 260: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	172, // 261: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	174, // 262: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	176, // 263: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	178, // 264: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	180, // 265: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	182, // 266: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	184, // 267: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	186, // 268: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	188, // 269: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	190, // 270: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	80,  // 271: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 272: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 273: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 274: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 275: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 276: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 277: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 278: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 279: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 280: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	32,  // 281: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	41,  // 282: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	44,  // 283: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	46,  // 284: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	48,  // 285: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	35,  // 286: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	39,  // 287: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	52,  // 288: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	54,  // 289: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	56,  // 290: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	58,  // 291: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	60,  // 292: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	63,  // 293: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	65,  // 294: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	67,  // 295: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	69,  // 296: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	72,  // 297: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	74,  // 298: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	76,  // 299: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	79,  // 300: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	86,  // 301: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	88,  // 302: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	90,  // 303: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	92,  // 304: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	94,  // 305: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	96,  // 306: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	104, // 307: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	106, // 308: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	109, // 309: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	111, // 310: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	119, // 311: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	121, // 312: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	123, // 313: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	125, // 314: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	137, // 315: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	140, // 316: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	142, // 317: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	144, // 318: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	131, // 319: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	132, // 320: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	133, // 321: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	146, // 322: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	148, // 323: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	154, // 324: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	156, // 325: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	158, // 326: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	160, // 327: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	162, // 328: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	171, // 329: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	173, // 330: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	175, // 331: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	177, // 332: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	179, // 333: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	181, // 334: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	183, // 335: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	185, // 336: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	187, // 337: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	189, // 338: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	191, // 339: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	81,  // 340: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	272, // [272:341] is the sub-list for method output_type
+	203, // [203:272] is the sub-list for method input_type
+	203, // [203:203] is the sub-list for extension type_name
+	203, // [203:203] is the sub-list for extension extendee
+	0,   // [0:203] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -14126,19 +14401,19 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[12].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[13].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[40].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[52].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[43].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[55].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[81].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[86].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[88].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[111].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[119].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[146].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[148].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[158].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[84].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[89].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[91].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[114].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[122].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[149].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[151].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[161].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -14150,7 +14425,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   197,
+			NumMessages:   200,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

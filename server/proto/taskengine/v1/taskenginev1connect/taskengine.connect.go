@@ -60,6 +60,8 @@ const (
 	TaskServiceListProcedure = "/taskengine.v1.TaskService/List"
 	// TaskServiceCountProcedure is the fully-qualified name of the TaskService's Count RPC.
 	TaskServiceCountProcedure = "/taskengine.v1.TaskService/Count"
+	// TaskServiceListErrorsProcedure is the fully-qualified name of the TaskService's ListErrors RPC.
+	TaskServiceListErrorsProcedure = "/taskengine.v1.TaskService/ListErrors"
 	// TaskServiceWaitProcedure is the fully-qualified name of the TaskService's Wait RPC.
 	TaskServiceWaitProcedure = "/taskengine.v1.TaskService/Wait"
 	// TaskServiceWhyProcedure is the fully-qualified name of the TaskService's Why RPC.
@@ -251,6 +253,8 @@ type TaskServiceClient interface {
 	// Count returns the number of tasks by state and type. A store in files reads every task
 	// that it counts. Monitoring should use the metrics instead.
 	Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error)
+	// ListErrors returns the kinds of the newest errors of tasks, those of most tasks first. It reads these tasks, a million at most.
+	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	// Wait returns when none of the given tasks is waiting, submitted or processing any
 	// more, or after its timeout. It is a long poll: call it again until the response is
 	// settled.
@@ -499,6 +503,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceCountProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Count")),
+			connect.WithClientOptions(opts...),
+		),
+		listErrors: connect.NewClient[v1.ListErrorsRequest, v1.ListErrorsResponse](
+			httpClient,
+			baseURL+TaskServiceListErrorsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListErrors")),
 			connect.WithClientOptions(opts...),
 		),
 		wait: connect.NewClient[v1.WaitRequest, v1.WaitResponse](
@@ -879,6 +889,7 @@ type taskServiceClient struct {
 	get                *connect.Client[v1.GetRequest, v1.GetResponse]
 	list               *connect.Client[v1.ListRequest, v1.ListResponse]
 	count              *connect.Client[v1.CountRequest, v1.CountResponse]
+	listErrors         *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
 	wait               *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	why                *connect.Client[v1.WhyRequest, v1.WhyResponse]
 	tree               *connect.Client[v1.TreeRequest, v1.TreeResponse]
@@ -995,6 +1006,15 @@ func (c *taskServiceClient) List(ctx context.Context, req *v1.ListRequest) (*v1.
 // Count calls taskengine.v1.TaskService.Count.
 func (c *taskServiceClient) Count(ctx context.Context, req *v1.CountRequest) (*v1.CountResponse, error) {
 	response, err := c.count.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListErrors calls taskengine.v1.TaskService.ListErrors.
+func (c *taskServiceClient) ListErrors(ctx context.Context, req *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error) {
+	response, err := c.listErrors.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1586,6 +1606,8 @@ type TaskServiceHandler interface {
 	// Count returns the number of tasks by state and type. A store in files reads every task
 	// that it counts. Monitoring should use the metrics instead.
 	Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error)
+	// ListErrors returns the kinds of the newest errors of tasks, those of most tasks first. It reads these tasks, a million at most.
+	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	// Wait returns when none of the given tasks is waiting, submitted or processing any
 	// more, or after its timeout. It is a long poll: call it again until the response is
 	// settled.
@@ -1830,6 +1852,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceCountProcedure,
 		svc.Count,
 		connect.WithSchema(taskServiceMethods.ByName("Count")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListErrorsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListErrorsProcedure,
+		svc.ListErrors,
+		connect.WithSchema(taskServiceMethods.ByName("ListErrors")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceWaitHandler := connect.NewUnaryHandlerSimple(
@@ -2214,6 +2242,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceListHandler.ServeHTTP(w, r)
 		case TaskServiceCountProcedure:
 			taskServiceCountHandler.ServeHTTP(w, r)
+		case TaskServiceListErrorsProcedure:
+			taskServiceListErrorsHandler.ServeHTTP(w, r)
 		case TaskServiceWaitProcedure:
 			taskServiceWaitHandler.ServeHTTP(w, r)
 		case TaskServiceWhyProcedure:
@@ -2371,6 +2401,10 @@ func (UnimplementedTaskServiceHandler) List(context.Context, *v1.ListRequest) (*
 
 func (UnimplementedTaskServiceHandler) Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Count is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListErrors is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error) {
