@@ -67,7 +67,7 @@ func Decide(p Platform, s State, seen []Status, created, now time.Time) *Run {
 				if first := r.State.Held.Created; !first.IsZero() { // on another node
 					created = first
 				}
-				r.State.Cursor = task.Stamp(created).Truncate(used.Interval)
+				r.State.Cursor = earlier(task.Stamp(created), r.now).Truncate(used.Interval) // a clock may have been ahead
 			}
 			r.State.First = r.State.Cursor
 		}

@@ -273,6 +273,20 @@ func TestSlicesOfAClockThatWasAheadAreMadeAgain(t *testing.T) {
 	}
 }
 
+// A platform that was added by a clock that was ahead, and whose cursor runs first when that is right, begins at the right time, and its
+// low-water mark is not ahead.
+func TestAPlatformThatWasAddedByAClockThatWasAheadBeginsNow(t *testing.T) {
+	p, now := timeslice.Platform{Source: "orders", Name: "a"}, epoch.Add(7*time.Minute+30*time.Second)
+	var s timeslice.State
+	if err := s.Layers.File.Set("interval", "1m"); err != nil {
+		t.Fatal(err)
+	}
+	r := timeslice.Decide(p, s, nil, now.Add(2*time.Hour), now)
+	if want := epoch.Add(7 * time.Minute); !r.State.Cursor.Equal(want) || !r.State.First.Equal(want) || r.State.Low().After(now) {
+		t.Errorf("it begins at %v, and its low-water mark is %v", r.State.Cursor, r.State.Low())
+	}
+}
+
 // A slice that is longer than the clock was wrong for is made again, too: its cursor has not run since.
 func TestALongSliceOfAClockThatWasAheadIsMadeAgain(t *testing.T) {
 	l := newLine(t, map[string]string{"interval": "6h"})
