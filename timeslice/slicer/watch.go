@@ -43,7 +43,7 @@ func (s *Sources) Watch(ctx context.Context, e *engine.Engine) {
 	}
 }
 
-// wakeEarly has each platform run that has run later than now.
+// wakeEarly has each platform run that has run, or was added, later than now.
 func (s *Sources) wakeEarly(ctx context.Context, e *engine.Engine) error {
 	for _, name := range s.Names() {
 		err := eachCursor(ctx, e, name, func(row *task.Task) error {
@@ -55,7 +55,12 @@ func (s *Sources) wakeEarly(ctx context.Context, e *engine.Engine) error {
 				return fmt.Errorf("read a platform of source %s: %w", name, err)
 			}
 			now := e.Now()
-			if _, state, unreadable := timeslice.Decode(t.Payload, t.Checkpoint()); unreadable == nil && state.Ran.After(now.Add(timeslice.Tolerance)) {
+			_, state, unreadable := timeslice.Decode(t.Payload, t.Checkpoint())
+			last := state.Ran
+			if last.IsZero() {
+				last = t.CreatedAt
+			}
+			if unreadable == nil && last.After(now.Add(timeslice.Tolerance)) {
 				_, err = e.Reschedule(ctx, t.Ref(), now)
 			}
 			if errors.Is(err, engine.ErrStale) || errors.Is(err, engine.ErrNotAllowed) { // it runs
