@@ -46,8 +46,8 @@ type ErrorKind struct {
 	Error       string    // its error
 }
 
-// Errors returns the kinds of the errors of the tasks that f selects, at most limit. If f does not name states, it is about tasks in the state
-// [task.Error]. It reads these rows, and at most a million.
+// Errors returns the kinds of the errors of the tasks that f selects, at most limit. A filter that names no states selects tasks in the state
+// [task.Error]. Errors reads at most about a million rows.
 func (e *Engine) Errors(ctx context.Context, f filter.Filter, limit int) (Errors, error) {
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
@@ -57,7 +57,7 @@ func (e *Engine) Errors(ctx context.Context, f filter.Filter, limit int) (Errors
 		f = f.And(filter.Of([]task.State{task.Error}, nil, ""))
 	}
 	bounds, ok := f.Bounds()
-	if needs := f.Needs(); needs.Payload || needs.Result {
+	if !f.OfRows() {
 		return Errors{}, fmt.Errorf("%w: kinds of errors are not selected by parts of payloads and results", ErrInvalid)
 	}
 	all := Errors{Complete: true}
@@ -65,7 +65,8 @@ func (e *Engine) Errors(ctx context.Context, f filter.Filter, limit int) (Errors
 		return all, nil
 	}
 	kinds := make(map[task.ErrorKind]*ErrorKind)
-	q := storage.ListQuery{Filter: storage.Filter{States: bounds.States, Types: bounds.Types, Key: bounds.Key}, Limit: errorPage, Scan: searchScan, Where: f.Selects}
+	q := queryOf(f, bounds)
+	q.Limit = errorPage
 	for more := true; more; more = !q.Before.IsZero() {
 		if all.Read >= errorScan {
 			all.Complete = false

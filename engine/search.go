@@ -9,11 +9,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-const (
-	// searchScan is how many rows Search reads at most for one page, and searchWhole how many of them with payload and result.
-	searchScan  = 200_000
-	searchWhole = 5_000
-)
+// wholeScan is how many rows Search reads with payload and result at most for one page.
+const wholeScan = 5_000
 
 // Found is a page of the tasks that a filter selects.
 type Found struct {
@@ -40,13 +37,18 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	case !bounds.ID.IsZero():
 		return e.searchID(ctx, f, bounds.ID, before)
 	}
-	q := storage.ListQuery{Filter: storage.Filter{States: bounds.States, Types: bounds.Types, Key: bounds.Key}, Before: before, Limit: limit, Scan: searchScan}
-	if needs := f.Needs(); !needs.Payload && !needs.Result {
-		q.Where = f.Selects
+	q := queryOf(f, bounds)
+	q.Before, q.Limit = before, limit
+	if f.OfRows() {
 		page, err := s.List(ctx, q)
 		return Found(page), err
 	}
 	return e.searchWhole(ctx, s, f, q)
+}
+
+// queryOf returns the query of the rows that f may select by its terms that need neither payload nor result.
+func queryOf(f filter.Filter, b filter.Bounds) storage.ListQuery {
+	return storage.ListQuery{Filter: storage.Filter{States: b.States, Types: b.Types, Key: b.Key}, Scan: listScan, Where: f.Rows().Selects}
 }
 
 // searchID searches by an id.
@@ -68,10 +70,10 @@ func (e *Engine) searchID(ctx context.Context, f filter.Filter, id, before task.
 	return Found{Tasks: []*task.Task{t}, Read: 1}, nil
 }
 
-// searchWhole reads the rows that q selects whole, and returns those that f selects.
+// searchWhole reads the rows of q with payload and result, and returns the rows that f selects.
 func (e *Engine) searchWhole(ctx context.Context, s storage.Inspector, f filter.Filter, q storage.ListQuery) (found Found, err error) {
 	limit := q.Limit
-	q.Where, q.Limit = f.OfRows().Selects, searchWhole
+	q.Limit = wholeScan
 	page, err := s.List(ctx, q)
 	if err != nil {
 		return Found{}, err

@@ -33,28 +33,15 @@ type value struct {
 	id      task.ID
 }
 
-// Parts are parts of a row that stores return only on demand.
-type Parts struct {
-	Payload bool
-	Result  bool
+// Rows returns the terms of f that need neither payload nor result.
+func (f Filter) Rows() Filter {
+	return Filter{slices.DeleteFunc(slices.Clone(f.terms), term.needsWhole)}
 }
 
-// Needs returns which parts [Filter.Selects] reads.
-func (f Filter) Needs() (p Parts) {
-	for _, t := range f.terms {
-		p.Payload = p.Payload || t.field.kind == inPayload
-		p.Result = p.Result || t.field.kind == inResult
-	}
-	return p
-}
+// OfRows reports whether f needs neither payload nor result.
+func (f Filter) OfRows() bool { return !slices.ContainsFunc(f.terms, term.needsWhole) }
 
-// OfRows returns the terms of f that need no [Parts].
-func (f Filter) OfRows() Filter {
-	return Filter{slices.DeleteFunc(slices.Clone(f.terms), func(t term) bool { return t.field.kind == inPayload || t.field.kind == inResult })}
-}
-
-// Empty reports whether f selects all tasks.
-func (f Filter) Empty() bool { return len(f.terms) == 0 }
+func (t term) needsWhole() bool { return t.field.kind == inPayload || t.field.kind == inResult }
 
 // And returns a filter that selects the tasks that both select.
 func (f Filter) And(other Filter) Filter {

@@ -185,14 +185,14 @@ func TestMistakesAreExplainedWithTheirColumn(t *testing.T) {
 	}
 }
 
-func TestPartsOfRowsAreReadOnlyIfATermNeedsThem(t *testing.T) {
+func TestAFilterOfRowsHasNoTermOfPayloadsAndResults(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]filter.Parts{
-		"state=error header.a=b": {}, "payload.a=1": {Payload: true}, "result.a=1 type=a": {Result: true}, "payload.a=1 result.b=2": {Payload: true, Result: true},
+	for text, want := range map[string]string{
+		"": "", "state=error header.a=b": "state=error header.a=b", "payload.a=1": "", "result.a=1 type=a": "type=a", "payload.a=1 key=k result.b=2": "key=k",
 	} {
-		f, err := filter.Parse(text, now)
-		if got := f.Needs(); err != nil || got != want {
-			t.Errorf("%s needs %+v, %v, not %+v", text, got, err, want)
+		f := parse(t, text)
+		if rows := f.Rows(); rows.String() != want || f.OfRows() != (want == f.String()) || !rows.OfRows() {
+			t.Errorf("of %s the terms of rows are %q, and OfRows is %v", text, rows, f.OfRows())
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Selects reports whether f selects a row, which has the parts that [Filter.Needs] returns.
+// Selects reports whether f selects a row. The row has its payload and result, unless f is [Filter.OfRows].
 func (f Filter) Selects(t *task.Task) bool {
 	var docs documents
 	for _, term := range f.terms {

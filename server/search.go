@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/filter"
@@ -14,7 +13,7 @@ import (
 
 // search answers a request for a list with a filter. rest has the other fields of the request that select tasks.
 func (a *API) search(ctx context.Context, req *taskenginev1.ListRequest, rest storage.Filter, before task.ID, limit int) (*taskenginev1.ListResponse, error) {
-	where, err := filter.Parse(req.GetWhere(), time.Now())
+	where, err := filter.Parse(req.GetWhere(), a.engine.Now())
 	if err != nil {
 		return nil, a.answer(invalid("where: %w", err))
 	}
@@ -41,7 +40,7 @@ func (a *API) ListErrors(ctx context.Context, req *taskenginev1.ListErrorsReques
 	if err := a.permitFilter(ctx, req.GetTypes()); err != nil {
 		return nil, err
 	}
-	where, err := filter.Parse(req.GetWhere(), time.Now())
+	where, err := filter.Parse(req.GetWhere(), a.engine.Now())
 	if err != nil {
 		return nil, a.answer(invalid("where: %w", err))
 	}

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/taskengine/taskengine/coord/local"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -95,6 +96,17 @@ func TestKindsOfErrorsAreListed(t *testing.T) {
 	for _, wrong := range []*taskenginev1.ListErrorsRequest{{Where: "payload.a=1"}, {Where: "x"}, {Limit: 1001}} {
 		if _, err := c.ListErrors(t.Context(), wrong); connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%v is answered by %v", wrong, err)
+		}
+	}
+}
+
+func TestAFilterGoesByTheClockOfTheCluster(t *testing.T) {
+	n := newMember(t, clocked{local.New(), 10 * time.Hour})
+	n.submit(t, &taskenginev1.NewTask{Type: "idle"})
+	for where, want := range map[string]int{"age<1h": 1, "since=1h": 1, "age>1h": 0} {
+		res, err := n.client(t).List(t.Context(), &taskenginev1.ListRequest{Where: where})
+		if err != nil || len(res.GetTasks()) != want {
+			t.Errorf("%s selects %d tasks, %v, not %d", where, len(res.GetTasks()), err, want)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestADefinitionInAPayloadHasNoPlaceholders(t *testing.T) {
 	})
 }
 
-// The policies of overlaps hold for workflows as for tasks: those that are cancelled are cancelled with their tasks.
+// The overlap policies hold for workflows as for tasks. A cancelled workflow cancels its tasks.
 func TestOverlapsOfWorkflows(t *testing.T) {
 	for overlap, want := range map[schedule.Overlap]string{
 		schedule.Skip:      "01, 04, 07",

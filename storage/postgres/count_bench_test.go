@@ -43,6 +43,28 @@ select convert_to('type ' || i % 10, 'UTF8'), 2, 1, false from generate_series(1
 	})
 }
 
+// BenchmarkListWhere reads the first page of a list with a function, among a million tasks that have not ended.
+func BenchmarkListWhere(b *testing.B) {
+	c := crowded(b)
+	s, err := Open(b.Context(), c.Config().ConnString(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for name, where := range map[string]func(*task.Task) bool{
+		"all":  func(*task.Task) bool { return true },
+		"none": func(*task.Task) bool { return false },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.List(b.Context(), storage.ListQuery{Limit: 50, Scan: 200_000, Where: where}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkOrphans finds the tasks of dead nodes once, among a million tasks that have not ended.
 func BenchmarkOrphans(b *testing.B) {
 	c := crowded(b)

@@ -12,12 +12,37 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
+// listPart is how many rows are read first if a function selects among them.
+const listPart = 500
+
 // List implements [storage.Inspector]. For a filter of states that have not ended it reads the table
-// task only, and for tasks in error only these.
-func (s *Store) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
+// task only, and for tasks in error only these. The server sends all rows among which q.Where selects: they are read in parts
+// that grow, since the first ones often suffice.
+func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.ListPage, err error) {
 	if q.Limit < 1 || q.Scan < 1 {
-		return page, nil
+		return all, nil
 	}
+	if q.Where == nil {
+		return s.list(ctx, q)
+	}
+	all.Next = q.Before
+	for size := listPart; ; size *= 4 {
+		part := q
+		part.Before, part.Limit, part.Scan = all.Next, q.Limit-len(all.Tasks), min(size, q.Scan-all.Read)
+		page, err := s.list(ctx, part)
+		if err != nil {
+			return storage.ListPage{}, err
+		}
+		all.Tasks = append(all.Tasks, page.Tasks...)
+		all.Next, all.Read = page.Next, all.Read+page.Read
+		if all.Next.IsZero() || len(all.Tasks) == q.Limit || all.Read >= q.Scan {
+			return all, nil
+		}
+	}
+}
+
+// list reads a part of a list by one query.
+func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
 	before := q.Before
 	if before.IsZero() {
 		for i := range before {

@@ -77,11 +77,12 @@ var inspectCases = []testCase{
 	}},
 	{"a list has the rows of which a function is true, and says how many it has read", func(f *fixture) {
 		f.mixture()
+		f.put(f.rows(600, task.Waiting, nil)...) // more than a store may read at once
 		for _, filter := range filters() {
-			all, _ := f.list(filter, task.ID{}, 1000, 1000)
+			all, _ := f.list(filter, task.ID{}, 2000, 2000)
 			wants := func(t *task.Task) bool { return t.Priority%2 == 0 }
 			want := slices.DeleteFunc(all, func(t *task.Task) bool { return !wants(t) })
-			for _, limits := range [][2]int{{1000, 1000}, {1, 1000}, {3, 7}} {
+			for _, limits := range [][2]int{{1000, 2000}, {20, 1000}, {100, 77}} {
 				var got []*task.Task
 				q := storage.ListQuery{Filter: filter, Limit: limits[0], Scan: limits[1], Where: wants}
 				for more := true; more; more = !q.Before.IsZero() {
@@ -98,9 +99,9 @@ var inspectCases = []testCase{
 				}
 			}
 		}
-		none := f.page(storage.ListQuery{Limit: 10, Scan: 1000, Where: func(*task.Task) bool { return false }})
+		none := f.page(storage.ListQuery{Limit: 10, Scan: 2000, Where: func(*task.Task) bool { return false }})
 		equal(f, "rows", len(none.Tasks), 0)
-		equal(f, "read", none.Read, len(f.page(storage.ListQuery{Limit: 1000, Scan: 1000}).Tasks))
+		equal(f, "read", none.Read, len(f.page(storage.ListQuery{Limit: 2000, Scan: 2000}).Tasks))
 	}},
 	{"a list stops reading at its budget", func(f *fixture) {
 		f.put(f.row(task.Failed))

@@ -68,8 +68,7 @@ func newWeather(under storage.Store) *weather {
 	return w
 }
 
-// A store that loses answers makes nobody make a slice twice, or leave one out: a cursor moves with the task that it adds, or not at
-// all.
+// Lost answers of the store neither double nor lose a slice: a cursor and the task that it adds are one commit.
 func TestLostAnswersOfTheStoreNeitherDoubleNorLoseASlice(t *testing.T) {
 	onStores(t, func(t *testing.T, store storage.Store) {
 		begin, w := time.Now(), newWeather(store)
@@ -106,8 +105,8 @@ func TestLostAnswersOfTheStoreNeitherDoubleNorLoseASlice(t *testing.T) {
 	})
 }
 
-// While the store is away no slice is made. Those that run end, are stored as done when the store is back, and are not fetched again; the
-// slices of the time between are made then.
+// While the store is away, running slices end and no slice is made. When it is back, the ends are stored, no slice is fetched again, and the
+// missed slices are made.
 func TestAStoreThatIsAwayForTenMinutesLosesNothing(t *testing.T) {
 	onStores(t, func(t *testing.T, store storage.Store) {
 		begin, w := time.Now(), newWeather(store)

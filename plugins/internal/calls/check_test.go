@@ -71,7 +71,7 @@ func TestAnAnswerToACheckIsBounded(t *testing.T) {
 	}
 }
 
-// The numbers of the reasons are those of the protocol.
+// The reasons have the numbers of the protocol.
 func TestEachReasonHasANumberOfTheProtocol(t *testing.T) {
 	for reason := task.RefusedInvalid; reason <= task.RefusedUnknown; reason++ {
 		if got, want := wire.Refusal_Reason(reason).String(), "REASON_"+strings.ToUpper(reason.String()); got != want {
