@@ -51,7 +51,8 @@ func newSliceTasks(t *testing.T) tasks {
 }
 
 func TestTimeSlicesAreReadAndOrdered(t *testing.T) {
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a call after that fails the test
+	defer cancel()
 	address, _ := newSliceTasks(t).serve(t)
 	c := open(t, client.Options{}, address)
 	await := func(name string, is func(*client.Platform) bool) *client.Platform {

@@ -78,7 +78,7 @@ func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
 		a.note("there are more; --all or --limit show them")
 	}
 	if p.where != "" {
-		a.note("%d tasks were read", p.read)
+		a.note("tasks that were read: %d", p.read)
 	}
 	if a.json() {
 		return nil
