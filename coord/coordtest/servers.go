@@ -179,7 +179,7 @@ func nothingIsHeld(t *testing.T, servers Servers, connect func(time.Duration) co
 func RunHang(t *testing.T, server string, connect func(t *testing.T, endpoints []string, lease time.Duration) coord.Semaphore) {
 	const (
 		nodes = 6
-		lease = 15 * time.Second // of which a node has a sixth for its second renewal, on a busy machine, too
+		lease = 36 * time.Second // a node needs a sixth of it for its second renewal, on a busy machine, too
 	)
 	for hangs := range 3 {
 		t.Run(fmt.Sprint("server ", hangs), func(t *testing.T) {
@@ -198,7 +198,7 @@ func RunHang(t *testing.T, server string, connect func(t *testing.T, endpoints [
 				readBusily(t, h.node)
 			}
 			wires[hangs].Stall()
-			for end := time.Now().Add(lease + lease/2); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				for _, h := range holders {
 					h.gets(t, 2)
 				}
