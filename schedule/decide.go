@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// lookAgain is how soon a schedule looks whether the task has ended that its next one waits for.
-	lookAgain = time.Second
 	// maxFires is how many tasks are added in one transaction.
 	maxFires = 1000
 	// maxBytes is how many bytes the payloads of a backfill have in one transaction, before their placeholders are filled
@@ -229,7 +227,7 @@ func (d *Run) rearm() {
 	if at, ok := d.times.next(d.State.Decided); ok {
 		d.Next = at
 	}
-	if look := d.now.Add(lookAgain); len(d.State.Waiting) > 0 && (d.Next.IsZero() || look.Before(d.Next)) {
+	if look := d.State.lookAgain(d.now); !look.IsZero() && (d.Next.IsZero() || look.Before(d.Next)) {
 		d.Next = look
 	}
 }

@@ -290,8 +290,8 @@ func (s *Shared) due() (due time.Time, err error) {
 	if at, ok := all.next(s.State.Decided); ok {
 		sooner(at)
 	}
-	if len(s.State.Waiting) > 0 {
-		sooner(s.State.Decided.Add(lookAgain))
+	if look := s.State.lookAgain(s.State.Decided); !look.IsZero() {
+		sooner(look)
 	}
 	return due, nil
 }

@@ -25,6 +25,15 @@ type State struct {
 	Copy *Copy `json:"copy,omitempty"` // in the store of a node: of a schedule that is [Shared]; otherwise nil
 }
 
+// lookAgain returns when a schedule that has looked at a time whether the task has ended that its next one waits for looks again:
+// after a twentieth of the time waited, and after 1 s to 10 s. It is the zero time if none waits.
+func (s *State) lookAgain(looked time.Time) time.Time {
+	if len(s.Waiting) == 0 {
+		return time.Time{}
+	}
+	return looked.Add(min(max(looked.Sub(s.Waiting[0])/20, time.Second), 10*time.Second))
+}
+
 // CountedMisses is how many missed times are counted after one pause at most.
 const CountedMisses = 10_000
 
