@@ -176,12 +176,18 @@ type Listener struct {
 	TLS     ServerTLS   // of the connections with Listen
 	Tokens  string      // of the API: the file of the tokens of clients; "": clients need none
 
+	Advertise string // of the API: its address for other nodes, a URL or host:port; "": by Listen; AdvertiseNone: none
+	PeerTLS   TLS    // of the API: of connections with the APIs of other nodes; the zero value trusts SystemCA
+
 	Audit    string // of the API: the file of audit lines, or AuditInLog; "": there are none
 	Insecure bool   // of the API: other machines may reach it although clients need not authenticate
 }
 
 // AuditInLog as [Listener].Audit has audit lines in the log of the node.
 const AuditInLog = "log"
+
+// AdvertiseNone as [Listener].Advertise has no other node ask this one.
+const AdvertiseNone = "none"
 
 // AsksClients reports whether all clients need a token or a certificate.
 func (l Listener) AsksClients() bool { return l.Tokens != "" || l.TLS.ClientCA != "" }

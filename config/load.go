@@ -92,6 +92,11 @@ func (d *decoder) resolvePaths() {
 			}
 		}
 	}
+	for _, file := range c.API.PeerTLS.files() {
+		if *file != "" {
+			*file = d.within(*file)
+		}
+	}
 	if c.API.Audit != "" && c.API.Audit != AuditInLog {
 		c.API.Audit = d.within(c.API.Audit)
 	}

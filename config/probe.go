@@ -28,6 +28,7 @@ func (c *Config) Probe() []Problem {
 		p.folder(c.TaskLog.Path, "task_log", "path")
 	}
 	p.readable(c.Coordination.TLS.named(), "coordination", "tls")
+	p.readable(c.API.PeerTLS.named(), "api", "peer_tls")
 	for name, k := range c.Kafka {
 		p.readable(k.TLS.named(), "kafka", name, "tls")
 	}

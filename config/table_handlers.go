@@ -241,6 +241,32 @@ func isCollector(s string) error {
 	return nil
 }
 
+// isAdvertised accepts an address that another machine can connect to.
+func isAdvertised(s string) error {
+	if s == AdvertiseNone {
+		return nil
+	}
+	host := s
+	if strings.Contains(s, "://") {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			return errors.New("is no URL of http or https; write it such as https://node1.example.com:7420")
+		}
+		if u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+			return errors.New("has more than a host and a port; write it such as https://node1.example.com:7420")
+		}
+		host = u.Host
+	}
+	name, port, err := net.SplitHostPort(host)
+	if number, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || number == 0 {
+		return errors.New("has no port; write it such as node1.example.com:7420")
+	}
+	if anyHost(name) || strings.ContainsAny(name, " /@") {
+		return errors.New("names no machine; write the host at which the other nodes reach this one, such as node1.example.com:7420")
+	}
+	return nil
+}
+
 func isToken(s string) error {
 	const least = 16
 	switch {

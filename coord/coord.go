@@ -45,6 +45,8 @@ type Member struct {
 	Selectors   []string          // keys of the selectors of values that it matches, for instance by its region; sorted
 	Labels      map[string]string // of the node; types choose their nodes by them
 	Draining    bool              // it is alive, starts no tasks and is about to stop
+	Address     string            // the URL of its API for other nodes; "" if it has none, or none yet
+	Version     string            // of its program, for display; "" if it is not known
 }
 
 // Derived returns an id that a node uses beside its incarnation, such as that of a holder of permits. The ids for

@@ -38,6 +38,7 @@ type Config struct {
 	Handlers map[string]task.Handler // by type; a handler is not used if the Nodes of the policy exclude this node
 	Name     string                  // name of the node, shown to people; types may choose their nodes by it, see [policy.Type]
 	Labels   map[string]string       // other facts about the node, likewise
+	Version  string                  // of the program, which other nodes show to people
 
 	// Coordinator has the ports by which the node coordinates with others; zero if it is alone. The members of its
 	// Membership may share a store that is a [storage.Shared]. The store records the cluster of these nodes, or

@@ -32,7 +32,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	return cluster.New(cluster.Config{
 		Places: places, Matched: matched,
 		Store: c.Store, Coordinator: c.Coordinator, Lease: c.Lease,
-		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), Types: slices.Sorted(maps.Keys(c.Policies.Types)), IDs: ids, Log: c.Log,
+		Name: c.Name, Labels: c.Labels, Version: c.Version, Handlers: slices.Sorted(maps.Keys(c.Handlers)), Types: slices.Sorted(maps.Keys(c.Policies.Types)), IDs: ids, Log: c.Log,
 		Engine: cluster.Engine{
 			Decide: e.decide, Unanswered: e.unanswered, Read: e.read,
 			Orphaned: func(t *task.Task) task.Change {
@@ -102,6 +102,9 @@ func (e *Engine) Incarnation() task.ID { return e.cluster.Incarnation() }
 // Members returns the nodes that are alive, sorted by incarnation. It returns nil while this
 // node cannot prove that it is alive, and if it was opened without a Membership.
 func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
+
+// Advertise makes the URL of the API of this node known to the other nodes, which have it in their lists of members.
+func (e *Engine) Advertise(address string) { e.cluster.Advertise(address) }
 
 // IsMember reports whether the node is a member of the cluster, so that it can prove that it is
 // alive. If not, it starts nothing. A node that was opened without a Membership is a member.

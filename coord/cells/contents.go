@@ -132,9 +132,7 @@ func contentsOf(cells []Cell, now time.Time) coord.Contents {
 			continue
 		}
 		nodes[v.Session.String()] = v.Name
-		all.Members = append(all.Members, coord.StoreMember{Store: v.Store, Member: coord.Member{
-			Incarnation: id, Name: v.Name, Handlers: v.Handlers, Selectors: v.Selectors, Labels: v.Labels, Draining: v.Draining,
-		}})
+		all.Members = append(all.Members, coord.StoreMember{Store: v.Store, Member: v.member(id)})
 	}
 	for _, c := range cells {
 		switch {

@@ -40,14 +40,27 @@ type memberValue struct {
 	Selectors []string          `json:"selectors,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Draining  bool              `json:"draining,omitempty"`
+	Address   string            `json:"address,omitempty"`
+	Version   string            `json:"version,omitempty"`
 }
 
 func (n *Node) valueOf(session task.ID, m coord.Member) []byte {
-	text, err := json.Marshal(memberValue{Session: session, Store: n.options.Store, Name: m.Name, Handlers: m.Handlers, Selectors: m.Selectors, Labels: m.Labels, Draining: m.Draining})
+	text, err := json.Marshal(memberValue{
+		Session: session, Store: n.options.Store, Name: m.Name, Handlers: m.Handlers, Selectors: m.Selectors, Labels: m.Labels,
+		Draining: m.Draining, Address: m.Address, Version: m.Version,
+	})
 	if err != nil {
 		panic(err) // it has only text
 	}
 	return text
+}
+
+// member returns the member with an incarnation that a value describes.
+func (v *memberValue) member(id task.ID) coord.Member {
+	return coord.Member{
+		Incarnation: id, Name: v.Name, Handlers: v.Handlers, Selectors: v.Selectors, Labels: v.Labels,
+		Draining: v.Draining, Address: v.Address, Version: v.Version,
+	}
 }
 
 // Join implements [coord.Membership]. The members are the nodes that use the same store of tasks. After changes during
@@ -104,12 +117,12 @@ func checkMember(m coord.Member) error {
 	if m.Incarnation.IsZero() {
 		return errNotNew(m)
 	}
-	texts := slices.Concat([]string{m.Name}, m.Handlers, m.Selectors)
+	texts := slices.Concat([]string{m.Name, m.Address, m.Version}, m.Handlers, m.Selectors)
 	for k, v := range m.Labels {
 		texts = append(texts, k, v)
 	}
 	for _, text := range texts {
-		if err := checkText("the node's name, handler, selector or label", text); err != nil {
+		if err := checkText("the node's name, address, version, handler, selector or label", text); err != nil {
 			return err
 		}
 	}
@@ -189,7 +202,7 @@ func (n *Node) listFor(m *member) ([]coord.Member, lease.Proof) {
 		if v.Store != n.options.Store {
 			continue
 		}
-		list = append(list, coord.Member{Incarnation: id, Name: v.Name, Handlers: v.Handlers, Selectors: v.Selectors, Labels: v.Labels, Draining: v.Draining})
+		list = append(list, v.member(id))
 	}
 	return list, n.session.proof
 }

@@ -50,6 +50,8 @@ func member(number byte) coord.Member {
 		Handlers:    []string{"mail", "payout"},
 		Selectors:   []string{"region=eu"},
 		Labels:      map[string]string{"zone": "a"},
+		Address:     "https://10.0.0.1:7420",
+		Version:     "1.2.3",
 	}
 }
 
@@ -154,6 +156,7 @@ func membersAnnounce(e *env[coord.Membership]) {
 	two.sees(e, member(1), member(2))
 	other := member(1)
 	other.Draining, other.Handlers, other.Selectors, other.Labels = true, []string{"mail"}, []string{"region=us"}, map[string]string{"zone": "b"}
+	other.Address, other.Version = "", "1.2.4"
 	near.Announce(member(3)) // there is no such member
 	near.Announce(other)
 	other.Handlers = slices.Clone(other.Handlers)

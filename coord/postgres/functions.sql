@@ -135,12 +135,13 @@ BEGIN
     END IF;
     IF jsonb_array_length(joining) > 0 THEN
         DELETE FROM {schema}.member WHERE died_at < clock_timestamp() - interval '1 hour';
-        INSERT INTO {schema}.member AS m (incarnation, session, name, handlers, selectors, labels, draining, joined_at)
+        INSERT INTO {schema}.member AS m (incarnation, session, name, handlers, selectors, labels, draining, address, version, joined_at)
             SELECT (j->>'incarnation')::uuid, me, j->>'name', ARRAY(SELECT jsonb_array_elements_text(j->'handlers')),
-                ARRAY(SELECT jsonb_array_elements_text(j->'selectors')), j->'labels', (j->>'draining')::boolean, clock_timestamp()
+                ARRAY(SELECT jsonb_array_elements_text(j->'selectors')), j->'labels', (j->>'draining')::boolean, j->>'address', j->>'version', clock_timestamp()
             FROM jsonb_array_elements(joining) j
             ON CONFLICT (incarnation) DO UPDATE SET name = excluded.name, handlers = excluded.handlers,
-                selectors = excluded.selectors, labels = excluded.labels, draining = excluded.draining
+                selectors = excluded.selectors, labels = excluded.labels, draining = excluded.draining,
+                address = excluded.address, version = excluded.version
             WHERE m.session = me AND m.died_at IS NULL;
         changed := changed OR FOUND;
         added := ARRAY(SELECT (j->>'incarnation')::uuid FROM jsonb_array_elements(joining) j);
@@ -160,7 +161,7 @@ BEGIN
         'version', p.members,
         'list', CASE WHEN (q->>'seen')::bigint <> p.members THEN (
             SELECT jsonb_agg(jsonb_build_object('incarnation', m.incarnation, 'name', m.name,
-                'handlers', m.handlers, 'selectors', m.selectors, 'labels', m.labels, 'draining', m.draining) ORDER BY m.incarnation)
+                'handlers', m.handlers, 'selectors', m.selectors, 'labels', m.labels, 'draining', m.draining, 'address', m.address, 'version', m.version) ORDER BY m.incarnation)
             FROM {schema}.member m WHERE m.died_at IS NULL) END)
         INTO answer FROM {schema}.pulse p;
     RETURN answer;

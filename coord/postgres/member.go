@@ -31,6 +31,8 @@ type memberEntry struct {
 	Selectors   []string          `json:"selectors"`
 	Labels      map[string]string `json:"labels"`
 	Draining    bool              `json:"draining"`
+	Address     string            `json:"address"`
+	Version     string            `json:"version"`
 }
 
 func entryOf(m coord.Member) memberEntry {
@@ -93,6 +95,9 @@ func checkMember(m coord.Member) error {
 		return err
 	}
 	if err := checkText("the handler", m.Handlers...); err != nil {
+		return err
+	}
+	if err := checkText("the node's address or version", m.Address, m.Version); err != nil {
 		return err
 	}
 	if err := checkText("the selector", m.Selectors...); err != nil {

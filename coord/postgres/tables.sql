@@ -17,6 +17,8 @@ CREATE TABLE {schema}.member (
     selectors   text[] NOT NULL,
     labels      jsonb NOT NULL,
     draining    boolean NOT NULL,
+    address     text NOT NULL,            -- the URL of its API for other nodes; '': none
+    version     text NOT NULL,            -- of its program
     joined_at   timestamptz NOT NULL,
     died_at     timestamptz               -- kept for an hour, so that people can see it
 );

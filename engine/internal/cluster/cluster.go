@@ -73,6 +73,7 @@ type Config struct {
 	Lease    time.Duration     // that was asked for; see Cluster.Lease
 	Name     string            // of the node, for messages
 	Labels   map[string]string // of the node
+	Version  string            // of the program, for the other nodes to show
 	Handlers []string          // types that the node runs, sorted
 	Types    []string          // types that the engine's configuration names, sorted
 
@@ -173,6 +174,7 @@ type Cluster struct {
 	isJoined bool                 // owned by the goroutine of memberLoop: joined is closed
 	joined   chan struct{}        // closed when the node has joined for the first time
 
+	address   atomic.Pointer[string]         // the URL of the API of this node; nil before Advertise
 	peers     atomic.Pointer[[]coord.Member] // replaced by the goroutine of peersLoop; nil while it knows none
 	peer      atomic.Pointer[task.ID]        // likewise: the id of the node among them; nil before
 	unhandled atomic.Pointer[[]Unhandled]    // the latest result of Monitor; nil while it does not run

@@ -45,8 +45,30 @@ func (k *Cluster) identify() (release func()) {
 func (k *Cluster) self() coord.Member {
 	return coord.Member{
 		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.config.Handlers,
-		Selectors: k.config.Matched, Draining: k.engine.IsDraining(),
+		Selectors: k.config.Matched, Draining: k.engine.IsDraining(), Address: k.advertised(), Version: k.config.Version,
 	}
+}
+
+func (k *Cluster) advertised() string {
+	if address := k.address.Load(); address != nil {
+		return *address
+	}
+	return ""
+}
+
+// Advertise makes the URL of the API of this node known to the other nodes, now and when it joins again. The caller must
+// not hold the engine's lock.
+func (k *Cluster) Advertise(address string) {
+	k.address.Store(&address)
+	k.announce()
+}
+
+// announce has the other nodes learn what has changed about this one. A node that joins at this moment does so in see.
+func (k *Cluster) announce() {
+	if k.shared != nil {
+		k.membership.Announce(k.self())
+	}
+	k.announcePeer()
 }
 
 // see learns from Join which members are alive.
@@ -67,6 +89,9 @@ func (k *Cluster) see(members []coord.Member) {
 		close(k.joined)
 	}
 	k.reheal.Set()
+	if m := after.member(after.incarnation); m != nil && m.Address != k.advertised() {
+		k.membership.Announce(k.self())
+	}
 }
 
 // logLease logs the lease of a node that shares its store.
@@ -95,9 +120,4 @@ func (k *Cluster) expelled() {
 
 // Drain announces to the other nodes that this one starts nothing any more, so that they take over its
 // shards. The caller must not hold the engine's lock.
-func (k *Cluster) Drain() {
-	if k.shared != nil {
-		k.membership.Announce(k.self())
-	}
-	k.drainPeer()
-}
+func (k *Cluster) Drain() { k.announce() }

@@ -119,6 +119,25 @@ func TestNodesDivideTheShards(t *testing.T) {
 	})
 }
 
+func TestTheAddressOfANodeReachesTheOthersWheneverItIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		a := join(t, store, first.Peer(), func(c *Config) { c.Version = "1.2.3" })
+		b := join(t, store, first.Peer(), nil)
+		a.Advertise("http://a:1")
+		synctest.Wait()
+		if m := b.view.Load().member(a.Incarnation()); m == nil || m.Address != "http://a:1" || m.Version != "1.2.3" {
+			t.Errorf("the other node sees %+v", m)
+		}
+		b.address.Store(new("http://b:1")) // as if it had joined with the value from before
+		b.see(a.Members())
+		synctest.Wait()
+		if m := a.view.Load().member(b.Incarnation()); m == nil || m.Address != "http://b:1" {
+			t.Errorf("the first node sees %+v", m)
+		}
+	})
+}
+
 func TestANodeThatLosesItsLeaseStopsEverythingAndJoinsAsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/internal/ratelog"
@@ -19,6 +20,9 @@ func (k *Cluster) peersLoop(ctx context.Context) {
 		err := k.config.Coordinator.Peers.Join(ctx, self, func(members []coord.Member) {
 			if before := k.peers.Swap(&members); before == nil {
 				k.logPeers()
+			}
+			if slices.ContainsFunc(members, func(m coord.Member) bool { return m.Incarnation == self.Incarnation && m.Address != k.advertised() }) {
+				k.announcePeer()
 			}
 		})
 		if ctx.Err() != nil {
@@ -39,8 +43,8 @@ func (k *Cluster) logPeers() {
 	k.log.Info("the node shares limits with nodes that have stores of their own", "asked", k.config.Lease, "lease", k.config.Coordinator.Peers.Lease())
 }
 
-// drainPeer announces to the peers that this node starts nothing any more.
-func (k *Cluster) drainPeer() {
+// announcePeer has the peers learn what has changed about this node.
+func (k *Cluster) announcePeer() {
 	if id := k.peer.Load(); id != nil {
 		self := k.self()
 		self.Incarnation = *id

@@ -70,6 +70,7 @@ type keptJSON struct {
 	ID      string            `json:"id,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	State   string            `json:"state,omitempty"`
+	Address string            `json:"address,omitempty"`
 	Max     *int              `json:"max,omitempty"`
 	Held    *int              `json:"held,omitempty"`
 	Want    *int              `json:"want,omitempty"`
@@ -87,7 +88,7 @@ func keptOf(c coord.Contents) (all []keptJSON) {
 		if m.Draining {
 			state = "draining"
 		}
-		all = append(all, keptJSON{Kind: "member", Name: m.Name, Store: m.Store, ID: m.Incarnation.String(), Labels: m.Labels, State: state})
+		all = append(all, keptJSON{Kind: "member", Name: m.Name, Store: m.Store, ID: m.Incarnation.String(), Labels: m.Labels, State: state, Address: m.Address})
 	}
 	for _, l := range c.Leaders {
 		all = append(all, keptJSON{Kind: "leader", Name: l.Role, Store: l.Store, Node: l.Node})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -210,7 +211,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	policies.Types[workflow.Type] = runner.TypePolicy()
 	p.addSources(policies.Types, p.handlers.byType)
 	conf := engine.Config{
-		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
+		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Version: n.Build.Version, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
 		TaskLog:  p.taskLog.Log, Await: p.handlers.await(n.Config), Manual: n.Manual,
 	}
@@ -322,13 +323,16 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if p.socket, err = listen(socketAddress(n.Config.API.Socket), nil); err != nil {
 		return err
 	}
-	p.api, err = listen(n.Config.API.Listen, encryption)
+	if p.api, err = listen(n.Config.API.Listen, encryption); err != nil {
+		return err
+	}
+	p.engine.Advertise(advertised(n.Config.API, p.api.address(), os.Hostname))
 	p.add("the streams of the API", func(context.Context) error {
 		p.service.Drain()
 		return nil
 	})
 	p.add("the connections of workers", p.handlers.closePools) // the API waits for them
-	return err
+	return nil
 }
 
 // openTokens reads the tokens of clients, now and after each change, and returns a function for the valid ones; nil if clients
