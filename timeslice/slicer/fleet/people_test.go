@@ -104,9 +104,6 @@ func (f *fleet) setClock() {
 	f.mu.Lock()
 	f.until = time.Time{}
 	f.mu.Unlock()
-	if len(f.nodes) > 0 {
-		f.added()
-	}
 }
 
 // step sets the clock.

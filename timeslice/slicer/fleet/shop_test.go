@@ -25,6 +25,7 @@ type shop struct {
 	down    time.Time        // until when it answers nothing
 
 	due      time.Time // from when on everything is to be fetched; zero: that is not known yet
+	isEarly  bool      // a clock that was ahead has added it: it begins when its cursor first runs by the right clock
 	fetched  line      // what was fetched, or need not be
 	inTime   line      // likewise, after it had passed
 	slices   map[task.ID]*slice
@@ -75,15 +76,25 @@ func (f *fleet) newShop() *shop {
 	return s
 }
 
-// added records that all platforms of the configuration have been added, unless the clock is ahead: then these are added when it is right
-// again.
+// added records that all platforms of the configuration have been added.
 func (f *fleet) added() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.shops {
-		if f.ahead.Load() <= 0 && s.due.IsZero() {
+		switch {
+		case !s.due.IsZero() || s.isEarly:
+		case f.ahead.Load() > 0:
+			s.isEarly = true
+		default:
 			s.due = time.Now().Add(slack)
 		}
+	}
+}
+
+// beginsAt records that a slice begins, of a platform that may have been added by a clock that was ahead.
+func (s *shop) beginsAt(start time.Time) {
+	if s.isEarly && (s.due.IsZero() || start.Before(s.due)) {
+		s.due = start
 	}
 }
 
@@ -137,6 +148,9 @@ func (f *fleet) begin(n *node, t *task.Task, w timeslice.Work) (one *slice, s *s
 		one = &slice{Work: w, id: t.ID, isPart: t.Parent != nil}
 		s.slices[t.ID] = one
 		s.order = append(s.order, one)
+	}
+	if f.ahead.Load() <= 0 {
+		s.beginsAt(w.Start)
 	}
 	f.mayBegin(s, one, t, now)
 	one.last = attempt{number: t.Attempt, begin: now}
