@@ -45,6 +45,7 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.Source), func(d *decoder, m proto.Message) any { return d.source(m.(*taskenginev1.Source)) }},
 		{new(taskenginev1.SliceSource), func(d *decoder, m proto.Message) any { return d.sliceSource(m.(*taskenginev1.SliceSource)) }},
 		{new(taskenginev1.Platform), func(d *decoder, m proto.Message) any { return d.platform(m.(*taskenginev1.Platform)) }},
+		{new(taskenginev1.ListErrorsResponse), func(d *decoder, m proto.Message) any { return d.errorKinds(m.(*taskenginev1.ListErrorsResponse)) }},
 		{new(taskenginev1.SourceMove), func(_ *decoder, m proto.Message) any { return moveOf(m.(*taskenginev1.SourceMove)) }},
 		{new(taskenginev1.Receipt), func(d *decoder, m proto.Message) any {
 			var r Receipt

@@ -146,3 +146,41 @@ func TestATaskIsChangedAtAVersionOnly(t *testing.T) {
 		t.Errorf("cancelled, it is %v, %v", got, err)
 	}
 }
+
+func TestTheKindsOfErrorsAreRead(t *testing.T) {
+	c, _ := newClient(t)
+	var newest task.ID
+	for range 3 {
+		r, err := c.Submit(t.Context(), "fail", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Wait(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		newest = r.ID
+	}
+	all, err := c.ErrorKinds(t.Context(), client.ErrorFilter{Types: []string{"fail"}, Where: "since=1h", Limit: 7})
+	if err != nil || !all.Complete || all.Tasks != 3 || all.Others != 0 || len(all.Kinds) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if k := all.Kinds[0]; k.Tasks != 3 || k.Sample != newest || k.Error != "unexpected EOF" || k.First.IsZero() || k.Last.Before(k.First) || k.Types[0] != "fail" {
+		t.Errorf("the kind is %+v", k)
+	}
+	count := 0
+	for _, err := range c.Tasks(t.Context(), client.TaskFilter{Where: "error.kind=" + all.Kinds[0].Kind}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		count++
+	}
+	if count != 3 {
+		t.Errorf("%d tasks have the kind", count)
+	}
+	if _, err := c.ErrorKinds(t.Context(), client.ErrorFilter{Where: "error.knd=1"}); !errors.Is(err, client.ErrInvalid) {
+		t.Error(err)
+	}
+	if none, err := c.ErrorKinds(t.Context(), client.ErrorFilter{Types: []string{"idle"}}); err != nil || len(none.Kinds) != 0 || none.Tasks != 0 {
+		t.Errorf("%+v, %v", none, err)
+	}
+}

@@ -119,7 +119,7 @@ describe("with a node", { skip }, () => {
   test("limits are changed", async () => {
     const value = randomUUID();
     assert.deepEqual(
-      (await c.limits()).filter((one) => !one.value).map((one) => one.name),
+      (await c.limits()).filter((one) => !one.value && !one.name.startsWith("shops")).map((one) => one.name),
       ["partner"],
     );
     const rate = { count: 20, per: 1000, burst: 0 };

@@ -61,7 +61,7 @@ class Blocking:
 
     def __getattr__(self, name):
         method = getattr(self.client, name)
-        if name in ("tasks", "schedules", "tree"):
+        if name in ("tasks", "schedules", "tree", "platforms"):
             return lambda *args, **named: over(method(*args, **named))
         return lambda *args, **named: asyncio.to_thread(method, *args, **named)
 
@@ -297,7 +297,7 @@ class Verbs(NodeTest):
     @on_both
     async def test_limits_are_changed(self, c):
         value = str(uuid.uuid4())
-        self.assertEqual([x.name for x in await c.limits() if not x.value], ["partner"])
+        self.assertIn("partner", [x.name for x in await c.limits() if not x.value])
         rate = Rate(20, timedelta(seconds=1))
         changed = await c.set_limit("partner", value, max=0, rate=rate, paused=True, by="eve")
         self.assertEqual((changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "eve"))
@@ -333,6 +333,84 @@ class Verbs(NodeTest):
         for wrong in ({}, {"begin": True, "end": True}, {"offset": 1}, {"end": True, "topic": "other"}, {"begin": True, "partition": 1}):
             with self.subTest(wrong), self.assertRaises(Invalid):
                 await c.seek_source("orders", **wrong)
+
+    @on_both
+    async def test_kinds_of_errors_are_read_and_tasks_selected_by_a_filter(self, c):
+        key = str(uuid.uuid4())
+        failed = [(await c.submit("fail", key="%s-%d" % (key, i))).id for i in range(3)]
+        for id in failed:
+            await c.wait(id, timeout=PATIENCE)
+        found = await c.error_kinds(types=["fail"], where="since=1h key=%s-*" % key)
+        (kind,) = found.kinds
+        self.assertEqual((found.tasks, found.others, found.complete, found.read >= 3), (3, 0, True, True))
+        self.assertEqual((kind.tasks, kind.types, kind.sample), (3, ("fail",), failed[2]))
+        self.assertIn("exit", kind.error)
+        self.assertLessEqual(kind.first, kind.last)
+        listed = c.tasks(where='error.kind=%s error~"exit" since=1h key=%s-*' % (kind.kind, key))
+        self.assertEqual([t.id async for t in listed], failed[::-1])
+        many = "where-%s" % uuid.uuid4()
+        await c.submit_all([NewTask(many) for _ in range(250)])
+        self.assertEqual(len([t async for t in c.tasks(where="type=%s since=1h" % many)]), 250)
+        with self.assertRaises(Invalid) as caught:
+            await c.error_kinds(where="error.knd=5")
+        self.assertIn("column 1", str(caught.exception))
+        with self.assertRaises(Invalid):
+            [t async for t in c.tasks(where="(")]
+
+    @on_both
+    async def test_time_slices_are_read_and_ordered(self, c):
+        async def when(holds, name="north"):
+            end = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    found = await c.platform("shops", name)
+                    if holds(found):
+                        return found
+                except NotFound:
+                    found = None
+                self.assertLess(time.monotonic(), end, found)
+                await asyncio.sleep(0.02)
+
+        start = datetime(2020, 1, 1, tzinfo=timezone.utc)
+        found = await when(lambda p: p.failed)
+        self.assertEqual((found.source, found.name, found.low_water), ("shops", "north", start))
+        self.assertEqual((found.slices[0].start, found.slices[0].failed_at is None), (start, False))
+        self.assertTrue(uuid.UUID(found.slices[0].task_id) and uuid.UUID(found.task_id))
+        self.assertGreater(found.cursor_lag, timedelta(days=365))
+        self.assertIn(("retries", "0", "file"), [(s.name, s.value, s.from_) for s in found.settings])
+        why = {"by": "anna", "reason": str(uuid.uuid4())}
+        for given, what in (
+            (c.set_slices("shops", {"lag": "5m"}, "north", **why), "set lag=5m"),
+            (c.set_slices("shops", {"lag": ""}, "north", **why), "set lag="),
+            (c.pause_slices("shops", "north", **why), "pause"),
+            (c.resume_slices("shops", "north", **why), "resume"),
+            (c.remove_platform("shops", "north", **why), "remove"),
+            (c.add_platform("shops", "north", **why), "add"),
+            (c.retry_slices("shops", "north", start=start, end=time.time(), **why), "retry failed slices"),
+            (c.reset_platform("shops", "north", start, **why), "reset the cursor to 2020-01-01T00:00:00Z"),
+        ):
+            self.assertEqual((await given).name, "north")
+            said = ("anna", "%s: %s" % (what, why["reason"]))
+            await when(lambda p, said=said: p.orders == 0 and said in [(h.by, h.what) for h in p.history])
+        self.assertIsNone(await c.set_slices("shops", {"lag": "10m"}, **why))
+        self.assertIsNone(await c.pause_slices("shops", **why))
+        self.assertEqual((await when(lambda p: p.paused, "south")).paused.reason, why["reason"])
+        self.assertIsNone(await c.resume_slices("shops", **why))
+        self.assertIsNone(await c.retry_slices("shops", **why))
+        await when(lambda p: p.paused is None and p.orders == 0, "south")
+        self.assertEqual([p.name async for p in c.platforms("shops")], ["north", "south"])
+        self.assertEqual([p.name async for p in c.platforms("shops", "s")], ["south"])
+        source = await c.slice_source("shops")
+        self.assertEqual((source.type, source.platform_count), ("fetch", 2))
+        self.assertIn(("lag", "10m0s", "live"), [(s.name, s.value, s.from_) for s in source.values])
+        self.assertEqual([s.name for s in await c.slice_sources()], ["shops"])
+        for wrong in (c.slice_source("none"), c.platform("shops", "none"), c.pause_slices("none")):
+            with self.assertRaises(NotFound):
+                await wrong
+        with self.assertRaises(client.Conflict):
+            await c.reset_platform("shops", "north", start, cursor=start + timedelta(seconds=7))
+        with self.assertRaises(Invalid):
+            await c.set_slices("shops", {"interval": "often"}, "north")
 
     @on_both
     async def test_schedules_are_managed(self, c):

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 from taskengine import client
 from taskengine._wire import DecodeError, _fields
-from taskengine.client import NewTask, _calls, _codec, _errors, _messages
+from taskengine.client import NewTask, _calls, _codec, _errors, _messages, _slice_calls, _slice_messages
 from taskengine.client._ids import Ids
 from taskengine.client._requests import encode_task
 
@@ -41,9 +41,9 @@ class Messages(unittest.TestCase):
         wanted = declared()
         wanted["Task"] -= {("payload_text", 23, "string", "one"), ("result_text", 24, "string", "one")}  # of JSON only
         wanted["ReceivedSignal"] -= {("data_text", 4, "string", "one")}  # likewise
-        for cls in _messages.MESSAGES:
+        for cls in _messages.MESSAGES + _slice_messages.MESSAGES:
             fields = _codec.fields_of(cls).items()
-            found = {(name, f.number, f.kind.name, f.shape) for name, f in fields}
+            found = {(name.rstrip("_"), f.number, f.kind.name, f.shape) for name, f in fields}
             with self.subTest(cls.__name__):
                 self.assertEqual(found, wanted[cls.__name__])
 
@@ -57,6 +57,27 @@ class Messages(unittest.TestCase):
         self.assertEqual(_codec.decode(client.ScheduleDefinition, _codec.encode(d)), d)
         schedule = client.Schedule("s", d, waiting=(at, at), running=(client.ScheduleFire(at, "x"),), fires=1 << 63)
         self.assertEqual(_codec.decode(client.Schedule, _codec.encode(schedule)), schedule)
+
+    def test_the_calls_about_slices_have_the_fields_of_the_proto_file(self):
+        wanted, at = declared(), datetime(2026, 3, 29, 1, 2, 3, tzinfo=timezone.utc)
+        for call, named in (
+            (_slice_calls.slice_source("s"), {"name"}),
+            (_slice_calls.platforms("s", "p", "t"), {"source", "prefix", "limit", "page_token"}),
+            (_slice_calls.platform("s", "p"), {"source", "platform"}),
+            (_slice_calls.set_slices("s", "p", {"lag": "1s"}, "b", "r"), {"source", "platform", "values", "by", "reason"}),
+            (_slice_calls.change_platform("AddPlatform", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
+            (_slice_calls.change_platform("RemovePlatform", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
+            (_slice_calls.change_slices("PauseSlices", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
+            (_slice_calls.change_slices("ResumeSlices", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
+            (_slice_calls.reset_platform("s", "p", at, at, "b", "r"), {"source", "platform", "to", "from", "by", "reason"}),
+            (_slice_calls.retry_slices("s", "p", at, at, "b", "r"), {"source", "platform", "from", "until", "by", "reason"}),
+            (_calls.tasks(["error"], ["t"], "k", "w", "p"), {"states", "types", "page_token", "key", "where"}),
+            (_calls.error_kinds(["t"], "w", 7), {"types", "where", "limit"}),
+        ):
+            with self.subTest(call.method):
+                numbers = {name: number for name, number, _, _ in wanted[call.method + "Request"]}
+                self.assertEqual({n for n, _ in _fields(call.request)}, {numbers[name] for name in named})
+                self.assertEqual(named, {n for n in numbers if n in named})
 
     def test_fields_it_does_not_know_are_skipped(self):
         unknown = b"\xf8\x3f\x01" + b"\xfa\x3f\x02ab"
@@ -73,7 +94,11 @@ class Messages(unittest.TestCase):
             lambda: _calls.set_limit("l", "", None, None, None, 1 << 64, ""),
             lambda: _calls.change("Cancel", "x", 1 << 64),
             lambda: _calls.get("\udcff"),
-            lambda: _calls.tasks("error", (), "", ""),
+            lambda: _calls.tasks("error", (), "", "", ""),
+            lambda: _calls.error_kinds((), "", 0),
+            lambda: _calls.error_kinds("mail", "", 1),
+            lambda: _slice_calls.set_slices("s", "", {"interval": 5}, "", ""),
+            lambda: _slice_calls.reset_platform("s", "p", None, None, "", ""),
             lambda: _calls.reschedule("x", None, None, 0),
             lambda: _calls.reschedule("x", datetime(2026, 1, 1), None, 0),
             lambda: _calls.apply_schedule("s", client.ScheduleDefinition(cron=5)),

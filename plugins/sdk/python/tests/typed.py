@@ -75,6 +75,12 @@ def submits(c: Client) -> Order:
     said: client.Signaled = c.signal("paid", Order("a", 1), id=below[0].task.id)
     missing: int = c.cancel_tree(said.task.id).missing
     listed: list[client.Task] = list(c.tasks(states=["error"])) if missing else []
+    kinds: client.ErrorKinds = c.error_kinds(types=["mail"], where="since=2h")
+    listed += c.tasks(where="error.kind=" + kinds.kinds[0].kind)
+    platform: client.Platform | None = c.set_slices("orders", {"lag": "5m"}, by="anna")
+    platform = c.reset_platform("orders", "shop-a", 1.5, cursor=1.0) if platform is None else platform
+    cursors = [p.cursor for p in c.platforms("orders") if p.stopped is None and c.slice_source("orders").low_water]
+    listed += [c.get(s.task_id) for s in platform.slices if s.start in cursors]
     receipt = c.submit_workflow("order", input=Order("a", 1), delay=1)
     undone: client.WorkflowStep | None = c.retry_workflow(receipt.id, from_step="pay").steps[0].compensation
     shown: client.Workflow = c.workflow_of("o-1")
@@ -89,6 +95,8 @@ async def coroutines(c: client.AsyncClient) -> str:
         async for schedule in c.schedules():
             if schedule.next is not None:
                 return schedule.next.isoformat()
+        async for platform in c.platforms("orders", "shop-"):
+            await c.retry_slices("orders", platform.name, start=1.5)
         moves = await c.seek_source("orders", begin=True, dry_run=True)
         lag: int | None = (await c.source("orders")).lag
         if lag is None and moves:

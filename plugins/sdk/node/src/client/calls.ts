@@ -9,9 +9,16 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { LimitSchema, ScheduleSchema, SourceSchema, TaskSchema } from "../gen/taskengine_pb.js";
+import {
+  LimitSchema,
+  PlatformSchema,
+  ScheduleSchema,
+  SliceSourceSchema,
+  SourceSchema,
+  TaskSchema,
+} from "../gen/taskengine_pb.js";
 import { Internal, Invalid } from "./errors.js";
-import type { Limit, Schedule, Source, Task } from "./messages.js";
+import type { Limit, Platform, Schedule, SliceSource, Source, Task } from "./messages.js";
 import { toNative } from "./native.js";
 import type { TaskFilter } from "./options.js";
 
@@ -60,8 +67,29 @@ export function sourceOf({ source }: { source?: MessageShape<typeof SourceSchema
   return toNative(SourceSchema, source ?? create(SourceSchema));
 }
 
+/** The source of time slices of an answer. */
+export function sliceSourceOf({
+  source,
+}: {
+  source?: MessageShape<typeof SliceSourceSchema> | undefined;
+}): SliceSource {
+  return toNative(SliceSourceSchema, source ?? create(SliceSourceSchema));
+}
+
+/** The platform of an answer. */
+export function platformOf({ platform }: { platform?: MessageShape<typeof PlatformSchema> | undefined }): Platform {
+  return toNative(PlatformSchema, platform ?? create(PlatformSchema));
+}
+
+/** The platform of an answer, which has none if the order was for all of a source. */
+export function anyPlatformOf(answer: {
+  platform?: MessageShape<typeof PlatformSchema> | undefined;
+}): Platform | undefined {
+  return answer.platform && platformOf(answer);
+}
+
 /** A filter that is one. Throws Invalid for a text in place of a list, whose characters would be taken for names. */
-export function checkedFilter<F extends TaskFilter>(filter: F): F {
+export function checkedFilter<F extends Pick<TaskFilter, "states" | "types">>(filter: F): F {
   for (const name of ["states", "types"] as const) {
     const list: unknown = filter[name];
     if (list !== undefined && !(Array.isArray(list) && list.every((one) => typeof one === "string"))) {

@@ -11,20 +11,34 @@ import {
 } from "@bufbuild/protobuf";
 import {
   AppliedScheduleSchema,
+  ErrorKindSchema,
   LimitSchema,
   NewTaskSchema,
+  PlatformSchema,
   RateSchema,
   ReasonSchema,
   ScheduleDefinitionSchema,
   ScheduleSchema,
   type SchedulesChangedSchema,
   ScheduleTimeSchema,
+  SliceSourceSchema,
   SourceMoveSchema,
   SourceSchema,
   TaskSchema,
   TaskService,
 } from "../gen/taskengine_pb.js";
-import { checkedFilter, decoded, encoded, limitOf, scheduleOf, sourceOf, taskOf } from "./calls.js";
+import {
+  anyPlatformOf,
+  checkedFilter,
+  decoded,
+  encoded,
+  limitOf,
+  platformOf,
+  scheduleOf,
+  sliceSourceOf,
+  sourceOf,
+  taskOf,
+} from "./calls.js";
 import { nodesOf } from "./environment.js";
 import {
   ClientError,
@@ -42,13 +56,16 @@ import { Ids } from "./ids.js";
 import type {
   AppliedSchedule,
   CancelledTree,
+  ErrorKinds,
   Limit,
+  Platform,
   Reason,
   Schedule,
   ScheduleDefinition,
   SchedulesChanged,
   ScheduleTime,
   Signaled,
+  SliceSource,
   Source,
   SourceMove,
   StateCount,
@@ -63,13 +80,17 @@ import type {
   ChangeOptions,
   ChildrenOptions,
   ClientOptions,
+  ErrorFilter,
   LimitChange,
+  ListFilter,
   NamedSchedule,
   NewWorkflow,
   ScheduleFilter,
   SchedulePreview,
   ScheduleSelection,
   SignalOptions,
+  SliceOrder,
+  SliceTarget,
   SourceSeek,
   TaskFilter,
   WorkflowRetry,
@@ -299,17 +320,28 @@ export class Client {
   }
 
   /** Tasks without payload and result, the newest first. Each page is a call of its own. */
-  async *tasks(
-    filter: TaskFilter & { key?: string } = {},
-    options?: CallOptions,
-  ): AsyncGenerator<Task, void, undefined> {
+  async *tasks(filter: ListFilter = {}, options?: CallOptions): AsyncGenerator<Task, void, undefined> {
     const { states = [], types = [], key = "" } = checkedFilter(filter);
+    let { where = "" } = filter;
     let pageToken = "";
     do {
-      const page = await this.#call(TaskService.method.list, () => ({ states, types, key, pageToken }), options);
+      const request = () => ({ states, types, key, where, pageToken });
+      const page = await this.#call(TaskService.method.list, request, options);
       for (const task of page.tasks) yield toNative(TaskSchema, task);
       pageToken = page.nextPageToken;
+      where = page.where; // durations in it count from the first page
     } while (pageToken);
+  }
+
+  /** The kinds of errors of tasks. `tasks({ where: "error.kind=..." })` lists the tasks of one. */
+  async errorKinds(filter: ErrorFilter = {}, options?: CallOptions): Promise<ErrorKinds> {
+    const { types = [], where = "", limit = 100 } = checkedFilter(filter);
+    const answer = await this.#call(TaskService.method.listErrors, () => ({ types, where, limit }), options);
+    const { tasks, others, read, complete } = answer;
+    return {
+      ...{ tasks: Number(tasks), others: Number(others), read: Number(read), complete },
+      kinds: answer.kinds.map((kind) => toNative(ErrorKindSchema, kind)),
+    };
   }
 
   /**
@@ -706,5 +738,127 @@ export class Client {
     };
     const { moves } = await this.#call(TaskService.method.seekSource, request, options, dryRun);
     return moves.map((move) => toNative(SourceMoveSchema, move));
+  }
+
+  // --- time slices. Orders are durable when the call returns, and carried out when orders of platform() is 0
+
+  /** The sources of time slices in the configuration of the node, by name, without their values and history. */
+  async sliceSources(options?: CallOptions): Promise<SliceSource[]> {
+    const { sources } = await this.#call(TaskService.method.listSliceSources, () => ({}), options);
+    return sources.map((source) => toNative(SliceSourceSchema, source));
+  }
+
+  /** A source of time slices with its values and its history. */
+  async sliceSource(name: string, options?: CallOptions): Promise<SliceSource> {
+    return sliceSourceOf(await this.#call(TaskService.method.getSliceSource, () => ({ name }), options));
+  }
+
+  /**
+   * The platforms of a source with names that begin with prefix, by name, also removed ones. Each page is a call of its own.
+   */
+  async *platforms(source: string, prefix = "", options?: CallOptions): AsyncGenerator<Platform, void, undefined> {
+    let pageToken = "";
+    do {
+      const request = () => ({ source, prefix, limit: 1000, pageToken });
+      const page = await this.#call(TaskService.method.listPlatforms, request, options);
+      for (const platform of page.platforms) yield toNative(PlatformSchema, platform);
+      pageToken = page.nextPageToken;
+    } while (pageToken);
+  }
+
+  /** A platform with its settings, its open slices and its history. */
+  async platform(source: string, platform: string, options?: CallOptions): Promise<Platform> {
+    return platformOf(await this.#call(TaskService.method.getPlatform, () => ({ source, platform }), options));
+  }
+
+  /**
+   * Sets values of a platform or, without one, of all platforms of the source that have none of their own: as texts of a
+   * configuration, by their names. An empty text unsets a value. Returns the platform, and undefined for a source.
+   */
+  async setSlices(
+    source: string,
+    values: Record<string, string>,
+    { platform = "", by = "", reason = "", ...options }: CallOptions & SliceTarget = {},
+  ): Promise<Platform | undefined> {
+    const request = () => ({ source, platform, values: { ...values }, by, reason });
+    return anyPlatformOf(await this.#call(TaskService.method.setSlices, request, options));
+  }
+
+  /** Adds a platform to a source, or one again that was removed: it goes on at its cursor. */
+  async addPlatform(
+    source: string,
+    platform: string,
+    { by = "", reason = "", ...options }: CallOptions & SliceOrder = {},
+  ): Promise<Platform> {
+    const request = () => ({ source, platform, by, reason });
+    return platformOf(await this.#call(TaskService.method.addPlatform, request, options));
+  }
+
+  /** Stops a platform from making slices until addPlatform. Its open slices go on. */
+  async removePlatform(
+    source: string,
+    platform: string,
+    { by = "", reason = "", ...options }: CallOptions & SliceOrder = {},
+  ): Promise<Platform> {
+    const request = () => ({ source, platform, by, reason });
+    return platformOf(await this.#call(TaskService.method.removePlatform, request, options));
+  }
+
+  /** Stops a platform or, without one, all platforms of the source from making slices until resumeSlices. */
+  async pauseSlices(
+    source: string,
+    { platform = "", by = "", reason = "", ...options }: CallOptions & SliceTarget = {},
+  ): Promise<Platform | undefined> {
+    const request = () => ({ source, platform, by, reason });
+    return anyPlatformOf(await this.#call(TaskService.method.pauseSlices, request, options));
+  }
+
+  /** Ends pauses, as pauseSlices begins them. */
+  async resumeSlices(
+    source: string,
+    { platform = "", by = "", reason = "", ...options }: CallOptions & SliceTarget = {},
+  ): Promise<Platform | undefined> {
+    const request = () => ({ source, platform, by, reason });
+    return anyPlatformOf(await this.#call(TaskService.method.resumeSlices, request, options));
+  }
+
+  /**
+   * Moves the cursor of a platform: slices are made from there on, also of times that had slices before. Throws Conflict, and
+   * changes nothing, if `from` is given and the cursor is not there. The call is not repeated.
+   */
+  async resetPlatform(
+    source: string,
+    platform: string,
+    to: Date | number,
+    { from, by = "", reason = "", ...options }: CallOptions & SliceOrder & { from?: Date | number } = {},
+  ): Promise<Platform> {
+    const request = () => ({
+      ...{ source, platform, to: timestamp(to), by, reason },
+      ...(from !== undefined && { from: timestamp(from) }),
+    });
+    return platformOf(await this.#call(TaskService.method.resetPlatform, request, options, false));
+  }
+
+  /**
+   * Has the failed slices of a platform or, without one, of all platforms of the source run again: those with a part between
+   * `from` and `until`; left out, they are no bounds. The call is not repeated.
+   */
+  async retrySlices(
+    source: string,
+    {
+      platform = "",
+      from,
+      until,
+      by = "",
+      reason = "",
+      ...options
+    }: CallOptions & SliceTarget & { from?: Date | number; until?: Date | number } = {},
+  ): Promise<Platform | undefined> {
+    const request = () => ({
+      ...{ source, platform, by, reason },
+      ...(from !== undefined && { from: timestamp(from) }),
+      ...(until !== undefined && { until: timestamp(until) }),
+    });
+    return anyPlatformOf(await this.#call(TaskService.method.retrySlices, request, options, false));
   }
 }

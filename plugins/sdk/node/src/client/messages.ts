@@ -1,5 +1,5 @@
-// What nodes say of tasks, workflows, limits, schedules and sources. The proto file of the API describes each field. Times are Dates, and
-// durations are milliseconds.
+// What nodes say of tasks, workflows, limits, schedules, sources and time slices. The proto file of the API describes each field. Times are
+// Dates, and durations are milliseconds.
 
 import type * as api from "../gen/taskengine_pb.js";
 import type { Given, Native } from "./native.js";
@@ -53,6 +53,23 @@ export interface StateCount {
   count: number;
 }
 
+/** The tasks whose newest error is of one kind. Errors of a kind differ only in numbers, ids and addresses. */
+export interface ErrorKind extends Native<api.ErrorKind> {}
+
+/** The errors of tasks, by their kinds. */
+export interface ErrorKinds {
+  /** Those of most tasks first. */
+  kinds: ErrorKind[];
+  /** How many tasks have an error, also of kinds that are left out. */
+  tasks: number;
+  /** How many have an error of a kind that is left out. */
+  others: number;
+  /** How many tasks the node has read at least. */
+  read: number;
+  /** All tasks were read; if not, the newest were. */
+  complete: boolean;
+}
+
 /** A reason why a task does not run, or its present state. */
 export interface Reason extends Native<api.Reason> {}
 
@@ -83,3 +100,12 @@ export interface Source extends Native<api.Source> {}
 
 /** What a seek does to a partition. If target is less than position, the source reads the offsets between them again. */
 export interface SourceMove extends Native<api.SourceMove> {}
+
+/**
+ * A source of time slices: platforms that are polled for what happened in slices of time. Counts are sums over its platforms.
+ * Values and history are not in lists.
+ */
+export interface SliceSource extends Native<api.SliceSource> {}
+
+/** A platform of a source of time slices. Settings, slices and history are not in lists. */
+export interface Platform extends Native<api.Platform> {}

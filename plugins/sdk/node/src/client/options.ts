@@ -85,6 +85,23 @@ export interface TaskFilter {
   types?: string[];
 }
 
+/** Which tasks are listed. What is left out is any. */
+export interface ListFilter extends TaskFilter {
+  /** Only tasks with this key, whatever their ordering keys are. */
+  key?: string;
+  /** Only tasks that this filter selects, such as `error~"503" since=2h`. */
+  where?: string;
+}
+
+/** The errors of which tasks are summed up: of those in the state error or, if `where` names states, in these. */
+export interface ErrorFilter {
+  /** Left out, any. */
+  types?: string[];
+  where?: string;
+  /** How many kinds are returned: 100. */
+  limit?: number;
+}
+
 /** What setLimit changes. */
 export interface LimitChange {
   /** A value, or a pattern of values; left out, the limit as a whole. */
@@ -149,4 +166,15 @@ export interface SchedulePreview {
   /** The first time that may be among them; left out, now. */
   from?: Date | number;
   count?: number;
+}
+
+/** Who gives an order to a source of time slices or to a platform, and why, for the history. */
+export interface SliceOrder {
+  by?: string;
+  reason?: string;
+}
+
+/** The platform to which an order is given; left out, all of the source. */
+export interface SliceTarget extends SliceOrder {
+  platform?: string;
 }

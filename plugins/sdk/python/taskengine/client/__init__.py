@@ -35,6 +35,8 @@ from ._messages import (
     Attempt,
     CancelledTree,
     ChildSet,
+    ErrorKind,
+    ErrorKinds,
     Limit,
     LimitSetting,
     Parent,
@@ -64,12 +66,13 @@ from ._messages import (
     WorkflowStep,
 )  # fmt: skip
 from ._requests import NewTask, Receipt
+from ._slice_messages import OpenSlice, Platform, PlatformStop, SliceChange, SliceSetting, SliceSource
 
 __all__ = [
     "AlreadyExists", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "Client", "Closed", "Conflict",
-    "DeadlineExceeded", "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
-    "Parent", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
-    "ScheduleDefinition", "ScheduleFailure", "ScheduleFire", "SchedulePause", "SchedulesChanged", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
-    "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported", "Workflow",
+    "DeadlineExceeded", "Error", "ErrorKind", "ErrorKinds", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
+    "OpenSlice", "Parent", "Platform", "PlatformStop", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
+    "ScheduleDefinition", "ScheduleFailure", "ScheduleFire", "SchedulePause", "SchedulesChanged", "ScheduleTask", "ScheduleTime", "SliceChange", "SliceSetting", "SliceSource", "Source",
+    "SourceLoss", "SourceMove", "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported", "Workflow",
     "WorkflowStep",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from ._flow import Submission
 from ._messages import (
     AppliedSchedule,
     CancelledTree,
+    ErrorKinds,
     Limit,
     Rate,
     Reason,
@@ -36,6 +37,7 @@ from ._messages import (
 from ._nodes import Node
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
 from ._silent import Patience, Silence, answer_of, is_answer, probe
+from ._slices import AsyncSlices
 from ._waiting import TRY_ERRORS, Deadline, has_answered, pauses
 
 T = TypeVar("T")
@@ -80,7 +82,7 @@ class _Caller:
             self._landing.add(self.landed)
 
 
-class AsyncClient(Base):
+class AsyncClient(AsyncSlices, Base):
     """Adds tasks to nodes, waits for them and manages them, for coroutines of one event loop.
 
     A process that was forked cannot use a client that was used before the fork: calls raise Closed, and say so.
@@ -283,10 +285,19 @@ class AsyncClient(Base):
         """The task that has a key."""
         return await self._call(_calls.find(task_type, key, ordering_key), timeout)
 
-    def tasks(self, *, states: Iterable[str] = (), types: Iterable[str] = (), key: str = "") -> AsyncIterator[Task]:
-        """Tasks without payload and result, the newest first. Without arguments all of them. Each page
-        is a call of its own."""
-        return self._items(lambda token: _calls.tasks(states, types, key, token))
+    def tasks(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), key: str = "", where: str = ""
+    ) -> AsyncIterator[Task]:
+        """Tasks without payload and result, the newest first. Without arguments all of them; where is a filter, such as
+        'error~"503" since=2h'. Each page is a call of its own."""
+        return self._items(_calls.task_pages(states, types, key, where))
+
+    async def error_kinds(
+        self, *, types: Iterable[str] = (), where: str = "", limit: int = 100, timeout: float | None = None
+    ) -> ErrorKinds:
+        """The kinds of errors of tasks in the state error or, if where names states, in those: at most limit kinds, those
+        of most tasks first. tasks(where="error.kind=...") lists the tasks of one."""
+        return await self._call(_calls.error_kinds(types, where, limit), timeout)
 
     def tree(self, id: Id) -> AsyncIterator[TreeTask]:
         """A task and the tasks below it: its children, their children, and so on. A task comes before its

@@ -14,6 +14,8 @@ from ._ids import Ids
 from ._messages import (
     AppliedSchedule,
     CancelledTree,
+    ErrorKind,
+    ErrorKinds,
     Limit,
     Rate,
     Reason,
@@ -214,9 +216,44 @@ def find(task_type: str, key: str, ordering_key: str) -> Call[Task]:
 
 
 @_checked
-def tasks(states: Iterable[str], types: Iterable[str], key: str, token: str) -> Call[Page[Task]]:
-    request = _texts(1, states) + _texts(2, types) + text(4, token) + text(5, key)
-    return Call("List", request, _read_page(Task), True)
+def tasks(
+    states: Iterable[str], types: Iterable[str], key: str, where: str, token: str
+) -> Call[tuple[Page[Task], str]]:
+    """A page of tasks, and the filter for the pages after it: durations in it count from the first page."""
+    page = _read_page(Task)
+    request = _texts(1, states) + _texts(2, types) + text(4, token) + text(5, key) + text(6, where)
+    return Call("List", request, lambda buf: (page(buf), dict(_fields(buf)).get(4, b"").decode()), True)
+
+
+def task_pages(
+    states: Iterable[str], types: Iterable[str], key: str, where: str
+) -> Callable[[str], Call[Page[Task]]]:
+    """Makes the calls for the pages of a list, by their tokens."""
+
+    def call(token: str) -> Call[Page[Task]]:
+        of = tasks(states, types, key, where, token)
+
+        def read(buf: bytes) -> Page[Task]:
+            nonlocal where
+            page, where = of.read(buf)
+            return page
+
+        return Call(of.method, of.request, read, of.is_repeatable)
+
+    return call
+
+
+@_checked
+def error_kinds(types: Iterable[str], where: str, limit: int) -> Call[ErrorKinds]:
+    if limit < 1:
+        raise ValueError("the limit is %d: give 1 or more" % limit)
+    kinds = _read_all(ErrorKind, 1)
+
+    def read(buf: bytes) -> ErrorKinds:
+        of = dict(_fields(buf))
+        return ErrorKinds(kinds(buf), int(of.get(2, 0)), int(of.get(3, 0)), int(of.get(4, 0)), bool(of.get(5, 0)))
+
+    return Call("ListErrors", _texts(1, types) + text(2, where) + integer(3, limit), read, True)
 
 
 @_checked

@@ -16,6 +16,7 @@ from ._flow import Submission
 from ._messages import (
     AppliedSchedule,
     CancelledTree,
+    ErrorKinds,
     Limit,
     Rate,
     Reason,
@@ -33,6 +34,7 @@ from ._messages import (
 )  # fmt: skip
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
 from ._silent import attempt
+from ._slices import Slices
 from ._waiting import TRY_ERRORS, Deadline, pauses, pick
 
 T = TypeVar("T")
@@ -55,7 +57,7 @@ class _Latch:
         return self._landed.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
 
 
-class Client(Base):
+class Client(Slices, Base):
     """Adds tasks to nodes, waits for them and manages them. Any thread may call it.
 
     A process that was forked cannot use a client that was used before the fork: calls raise Closed, and say so.
@@ -186,10 +188,19 @@ class Client(Base):
         """The task that has a key."""
         return self._call(_calls.find(task_type, key, ordering_key), timeout)
 
-    def tasks(self, *, states: Iterable[str] = (), types: Iterable[str] = (), key: str = "") -> Iterator[Task]:
-        """Tasks without payload and result, the newest first. Without arguments all of them. Each page
-        is a call of its own."""
-        return self._items(lambda token: _calls.tasks(states, types, key, token))
+    def tasks(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), key: str = "", where: str = ""
+    ) -> Iterator[Task]:
+        """Tasks without payload and result, the newest first. Without arguments all of them; where is a filter, such as
+        'error~"503" since=2h'. Each page is a call of its own."""
+        return self._items(_calls.task_pages(states, types, key, where))
+
+    def error_kinds(
+        self, *, types: Iterable[str] = (), where: str = "", limit: int = 100, timeout: float | None = None
+    ) -> ErrorKinds:
+        """The kinds of errors of tasks in the state error or, if where names states, in those: at most limit kinds, those
+        of most tasks first. tasks(where="error.kind=...") lists the tasks of one."""
+        return self._call(_calls.error_kinds(types, where, limit), timeout)
 
     def tree(self, id: Id) -> Iterator[TreeTask]:
         """A task and the tasks below it: its children, their children, and so on. A task comes before its

@@ -194,6 +194,32 @@ class StateCount:
 
 
 @dataclass(frozen=True)
+class ErrorKind:
+    """The tasks whose newest error is of one kind. Errors of a kind differ only in numbers, ids and addresses."""
+
+    kind: str = one(1, TEXT)  # for a filter: error.kind=...
+    pattern: str = one(2, TEXT)  # the error without numbers, ids and addresses
+    tasks: int = one(3, INT64)
+    first: datetime | None = one(4, TIME)  # the newest change of the task that changed first
+    last: datetime | None = one(5, TIME)  # and of the one that changed last
+    types: Sequence[str] = many(6, TEXT)  # at most 16
+    nodes: Sequence[str] = many(7, TEXT)  # that ran the newest attempts, at most 16
+    sample: str = one(8, TEXT)  # the id of the newest of the tasks
+    error: str = one(9, TEXT)  # of that
+
+
+@dataclass(frozen=True)
+class ErrorKinds:
+    """The errors of tasks, by their kinds."""
+
+    kinds: Sequence[ErrorKind]  # those of most tasks first
+    tasks: int  # with an error, also of kinds that are left out
+    others: int  # with an error of a kind that is left out
+    read: int  # how many tasks the node has read at least
+    complete: bool  # all tasks were read; if not, the newest were
+
+
+@dataclass(frozen=True)
 class Reason:
     """A reason why a task does not run, or its present state."""
 
@@ -446,7 +472,7 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, Reason, Rate, LimitSetting, Limit,
+    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, ErrorKind, Reason, Rate, LimitSetting, Limit,
     ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, AppliedSchedule, ScheduleFailure, SchedulesChanged, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,

@@ -122,6 +122,28 @@ final class Messages {
     return new StateCount(c.getState(), c.getType(), c.getCount());
   }
 
+  static ErrorKinds kinds(Api.ListErrorsResponse e) {
+    return new ErrorKinds(
+        all(e.getKindsList(), Messages::kind),
+        e.getTasks(),
+        e.getOthers(),
+        e.getRead(),
+        e.getComplete());
+  }
+
+  private static ErrorKind kind(Api.ErrorKind k) {
+    return new ErrorKind(
+        k.getKind(),
+        k.getPattern(),
+        k.getTasks(),
+        k.hasFirst() ? Times.instant(k.getFirst()) : null,
+        k.hasLast() ? Times.instant(k.getLast()) : null,
+        k.getTypesList(),
+        k.getNodesList(),
+        k.getSample(),
+        k.getError());
+  }
+
   static Reason reason(Api.Reason r) {
     return new Reason(
         r.getCode(),
@@ -240,7 +262,7 @@ final class Messages {
         s.getTaskId());
   }
 
-  private static SourcePause pause(Api.SourcePause p) {
+  static SourcePause pause(Api.SourcePause p) {
     return new SourcePause(p.hasSince() ? Times.instant(p.getSince()) : null, p.getReason());
   }
 

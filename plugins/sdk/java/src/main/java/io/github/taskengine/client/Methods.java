@@ -46,6 +46,11 @@ final class Methods {
       unary("List", Api.ListRequest.getDefaultInstance(), Api.ListResponse.getDefaultInstance());
   static final MethodDescriptor<Api.CountRequest, Api.CountResponse> COUNT =
       unary("Count", Api.CountRequest.getDefaultInstance(), Api.CountResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ListErrorsRequest, Api.ListErrorsResponse> LIST_ERRORS =
+      unary(
+          "ListErrors",
+          Api.ListErrorsRequest.getDefaultInstance(),
+          Api.ListErrorsResponse.getDefaultInstance());
   static final MethodDescriptor<Api.WaitRequest, Api.WaitResponse> WAIT =
       unary("Wait", Api.WaitRequest.getDefaultInstance(), Api.WaitResponse.getDefaultInstance());
   static final MethodDescriptor<Api.WhyRequest, Api.WhyResponse> WHY =
@@ -222,7 +227,7 @@ final class Methods {
   private Methods() {}
 
   /** A method with one request and one answer. */
-  private static <Q extends Message, A extends Message> MethodDescriptor<Q, A> unary(
+  static <Q extends Message, A extends Message> MethodDescriptor<Q, A> unary(
       String name, Q request, A answer) {
     return MethodDescriptor.<Q, A>newBuilder()
         .setType(MethodType.UNARY)

@@ -9,13 +9,15 @@ import java.util.Objects;
  * @param states of the tasks; none: any
  * @param types of the tasks; none: any
  * @param key of the tasks; empty: any
+ * @param where a filter in the language of the command line; empty: any
  */
-public record TaskFilter(List<String> states, List<String> types, String key) {
+public record TaskFilter(List<String> states, List<String> types, String key, String where) {
   /** Checks and copies what is given. */
   public TaskFilter {
     states = List.copyOf(states);
     types = List.copyOf(types);
     Objects.requireNonNull(key, "key");
+    Objects.requireNonNull(where, "where");
   }
 
   /**
@@ -24,7 +26,7 @@ public record TaskFilter(List<String> states, List<String> types, String key) {
    * @return the filter
    */
   public static TaskFilter all() {
-    return new TaskFilter(List.of(), List.of(), "");
+    return new TaskFilter(List.of(), List.of(), "", "");
   }
 
   /**
@@ -34,7 +36,7 @@ public record TaskFilter(List<String> states, List<String> types, String key) {
    * @return the changed copy
    */
   public TaskFilter states(String... states) {
-    return new TaskFilter(List.of(states), types, key);
+    return new TaskFilter(List.of(states), types, key, where);
   }
 
   /**
@@ -44,7 +46,7 @@ public record TaskFilter(List<String> states, List<String> types, String key) {
    * @return the changed copy
    */
   public TaskFilter types(String... types) {
-    return new TaskFilter(states, List.of(types), key);
+    return new TaskFilter(states, List.of(types), key, where);
   }
 
   /**
@@ -54,6 +56,17 @@ public record TaskFilter(List<String> states, List<String> types, String key) {
    * @return the changed copy
    */
   public TaskFilter key(String key) {
-    return new TaskFilter(states, types, key);
+    return new TaskFilter(states, types, key, where);
+  }
+
+  /**
+   * Takes tasks only that a filter selects.
+   *
+   * @param where the filter, such as {@code error~"503" since=2h}. {@link TaskengineClient#count}
+   *     does not take one
+   * @return the changed copy
+   */
+  public TaskFilter where(String where) {
+    return new TaskFilter(states, types, key, where);
   }
 }

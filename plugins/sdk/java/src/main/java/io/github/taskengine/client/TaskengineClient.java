@@ -12,6 +12,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -103,6 +104,15 @@ public final class TaskengineClient implements AutoCloseable {
    */
   public Sources sources() {
     return new Sources(core.calls, timeout);
+  }
+
+  /**
+   * The sources of time slices and their platforms.
+   *
+   * @return what reads and orders them
+   */
+  public Slices slices() {
+    return new Slices(core.calls, timeout);
   }
 
   /**
@@ -289,13 +299,33 @@ public final class TaskengineClient implements AutoCloseable {
             .addAllTypes(filter.types())
             .setKey(filter.key())
             .build();
+    AtomicReference<String> where = new AtomicReference<>(filter.where());
     return Page.all(
         token -> {
-          Api.ListRequest next = request.toBuilder().setPageToken(token).build();
+          Api.ListRequest next =
+              request.toBuilder().setPageToken(token).setWhere(where.get()).build();
           Api.ListResponse page = core.calls.make(Methods.LIST, next, true, timeout);
+          where.set(page.getWhere()); // durations in it count from the first page
           return Page.of(
               Messages.all(page.getTasksList(), Messages::task), page.getNextPageToken());
         });
+  }
+
+  /**
+   * The kinds of errors of tasks. The tasks of one are those of {@link #tasks} with {@code
+   * error.kind=...} in the filter.
+   *
+   * @param filter for tasks
+   * @return the kinds, and how many tasks have them
+   */
+  public ErrorKinds errorKinds(ErrorFilter filter) {
+    Api.ListErrorsRequest request =
+        Api.ListErrorsRequest.newBuilder()
+            .addAllTypes(filter.types())
+            .setWhere(filter.where())
+            .setLimit(filter.limit())
+            .build();
+    return Messages.kinds(core.calls.make(Methods.LIST_ERRORS, request, true, timeout));
   }
 
   /**
@@ -313,7 +343,7 @@ public final class TaskengineClient implements AutoCloseable {
   /**
    * How many tasks there are, by state and type; those of zero are left out.
    *
-   * @param filter for tasks, whose key is ignored
+   * @param filter for tasks, whose key and where are ignored
    * @return the numbers
    */
   public List<StateCount> count(TaskFilter filter) {

@@ -187,9 +187,9 @@ class ClientTest {
   void limitsAreChanged() {
     String value = UUID.randomUUID().toString();
     Limits limits = client.limits();
-    assertEquals(
-        List.of("partner"),
-        limits.list().stream().filter(l -> l.value().isEmpty()).map(Limit::name).toList());
+    List<String> names =
+        limits.list().stream().filter(l -> l.value().isEmpty()).map(Limit::name).toList();
+    assertTrue(names.contains("partner"), names.toString());
     Rate rate = Rate.of(20, Duration.ofSeconds(1));
     LimitChange change = LimitChange.none().value(value).by("eve");
     LimitSetting set = limits.set("partner", change.max(0).rate(rate).paused(true)).setting();

@@ -36,6 +36,7 @@ final class TestNode implements AutoCloseable {
         strict: {handler: echo, unique: {on_conflict: reject}}
         prompt: {handler: echo, max_lateness: 10s}
         limited: {handler: echo, limits: [partner]}
+        fetch: {handler: fail}
         brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
       workflows:
         say: {steps: {say: {type: echo, payload: {$input: ""}}}, output: {$result: say}}
@@ -44,6 +45,10 @@ final class TestNode implements AutoCloseable {
       kafka: {main: {brokers: ["127.0.0.1:1"]}}
       sources:
         orders: {kafka: {topics: [orders]}, type: echo}
+        shops:
+          type: fetch
+          slices:
+            {interval: 1h, start: 2020-01-01T00:00:00Z, retries: 0, max_open: 4, platforms: [north, south]}
       """;
 
   private final Path directory = Files.createTempDirectory("te-");

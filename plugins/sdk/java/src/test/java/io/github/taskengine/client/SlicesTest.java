@@ -1,0 +1,153 @@
+package io.github.taskengine.client;
+
+import static io.github.taskengine.client.TestNode.PATIENCE;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.function.Predicate;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** Time slices, filters and kinds of errors, with a real node. */
+@EnabledIfEnvironmentVariable(named = TestNode.PROGRAM, matches = ".+")
+class SlicesTest {
+  private static TestNode node;
+  private static TaskengineClient client;
+
+  @BeforeAll
+  static void start() throws Exception {
+    node = new TestNode();
+    client = TaskengineClient.to(node.address()).open();
+  }
+
+  @AfterAll
+  static void stop() throws Exception {
+    client.close();
+    node.close();
+  }
+
+  /** A platform, when something holds of it. */
+  private static Platform when(String name, Predicate<Platform> holds) throws Exception {
+    for (Instant end = Instant.now().plus(PATIENCE); ; Thread.sleep(20)) {
+      Platform found = null;
+      try {
+        found = client.slices().platform("shops", name);
+      } catch (NotFoundException e) {
+        // it is not there yet
+      }
+      if (found != null && holds.test(found)) {
+        return found;
+      }
+      assertTrue(Instant.now().isBefore(end), String.valueOf(found));
+    }
+  }
+
+  @Test
+  void kindsOfErrorsAreReadAndTasksSelectedByAFilter() {
+    String key = UUID.randomUUID().toString();
+    List<String> failed = new ArrayList<>();
+    for (int i = 0; i < 3; i++) {
+      String id = client.submit(Request.of("fail").key(key + "-" + i)).id();
+      client.within(PATIENCE).await(id);
+      failed.add(id);
+    }
+    ErrorFilter filter = ErrorFilter.all().types("fail").where("since=1h key=" + key + "-*");
+    ErrorKinds found = client.errorKinds(filter.limit(7));
+    assertEquals(List.of(3L, 0L), List.of(found.tasks(), found.others()));
+    assertTrue(found.complete() && found.read() >= 3, found.toString());
+    ErrorKind kind = found.kinds().get(0);
+    assertEquals(List.of(1, 3L), List.of(found.kinds().size(), kind.tasks()));
+    assertEquals(List.of("fail"), kind.types());
+    assertEquals(failed.get(2), kind.sample());
+    assertTrue(kind.error().contains("exit") && !kind.first().isAfter(kind.last()), kind.error());
+    String where = "error.kind=%s error~\"exit\" since=1h key=%s-*".formatted(kind.kind(), key);
+    Collections.reverse(failed);
+    assertEquals(failed, client.tasks(TaskFilter.all().where(where)).map(Task::id).toList());
+    String type = "where-" + UUID.randomUUID();
+    client.submitAll(Collections.nCopies(250, Request.of(type)));
+    TaskFilter recent = TaskFilter.all().where("type=" + type + " since=1h");
+    assertEquals(250, client.tasks(recent).count());
+    InvalidException refused =
+        assertThrows(
+            InvalidException.class, () -> client.errorKinds(filter.where("error.knd=5")));
+    assertTrue(refused.getMessage().contains("column 1"), refused.getMessage());
+    assertThrows(
+        InvalidException.class, () -> client.tasks(TaskFilter.all().where("(")).toList());
+    assertThrows(IllegalArgumentException.class, () -> filter.limit(0));
+  }
+
+  @Test
+  void timeSlicesAreReadAndOrdered() throws Exception {
+    Instant start = Instant.parse("2020-01-01T00:00:00Z");
+    Slices slices = client.slices();
+    Platform found = when("north", p -> p.failed() > 0);
+    assertEquals(List.of("shops", "north"), List.of(found.source(), found.name()));
+    assertEquals(start, found.lowWater());
+    OpenSlice first = found.slices().get(0);
+    assertEquals(start, first.start());
+    assertNotNull(first.failedAt());
+    assertFalse(first.taskId().isEmpty() || found.taskId().isEmpty());
+    assertTrue(found.cursorLag().compareTo(Duration.ofDays(365)) > 0, found.toString());
+    assertTrue(found.settings().contains(new SliceSetting("retries", "0", "file")));
+    SliceOrder why = new SliceOrder("anna", UUID.randomUUID().toString());
+    Map<String, Supplier<Platform>> orders = new LinkedHashMap<>();
+    orders.put("set lag=5m", () -> slices.set("shops", "north", Map.of("lag", "5m"), why));
+    orders.put("set lag=", () -> slices.set("shops", "north", Map.of("lag", ""), why));
+    orders.put("pause", () -> slices.pause("shops", "north", why));
+    orders.put("resume", () -> slices.resume("shops", "north", why));
+    orders.put("remove", () -> slices.remove("shops", "north", why));
+    orders.put("add", () -> slices.add("shops", "north", why));
+    orders.put(
+        "retry failed slices", () -> slices.retry("shops", "north", start, Instant.now(), why));
+    orders.put(
+        "reset the cursor to 2020-01-01T00:00:00Z",
+        () -> slices.reset("shops", "north", null, start, why));
+    for (Map.Entry<String, Supplier<Platform>> order : orders.entrySet()) {
+      assertEquals("north", order.getValue().get().name());
+      String said = order.getKey() + ": " + why.reason();
+      when(
+          "north",
+          p ->
+              p.orders() == 0
+                  && p.history().stream()
+                      .anyMatch(h -> h.by().equals("anna") && h.what().equals(said)));
+    }
+    assertNull(slices.set("shops", "", Map.of("lag", "10m"), why));
+    assertNull(slices.pause("shops", "", why));
+    assertEquals(why.reason(), when("south", p -> p.paused() != null).paused().reason());
+    assertNull(slices.resume("shops", "", why));
+    assertNull(slices.retry("shops", "", null, null, why));
+    when("south", p -> p.paused() == null && p.orders() == 0);
+    assertEquals(
+        List.of("north", "south"), slices.platforms("shops", "").map(Platform::name).toList());
+    assertEquals(List.of("south"), slices.platforms("shops", "s").map(Platform::name).toList());
+    SliceSource source = slices.source("shops");
+    assertEquals(List.of("fetch", 2), List.of(source.type(), source.platformCount()));
+    assertTrue(source.values().contains(new SliceSetting("lag", "10m0s", "live")));
+    assertEquals(List.of("shops"), slices.sources().stream().map(SliceSource::name).toList());
+    assertThrows(NotFoundException.class, () -> slices.source("none"));
+    assertThrows(NotFoundException.class, () -> slices.platform("shops", "none"));
+    assertThrows(NotFoundException.class, () -> slices.pause("none", "", why));
+    Instant elsewhere = start.plusSeconds(7);
+    assertThrows(
+        ConflictException.class, () -> slices.reset("shops", "north", elsewhere, start, why));
+    assertThrows(
+        InvalidException.class,
+        () -> slices.set("shops", "north", Map.of("interval", "often"), why));
+  }
+}
