@@ -61,7 +61,7 @@ func TestLimitsAreReadAndChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := set.Setting; s == nil || *s.Max != 0 || *s.Rate != (client.Rate{}) || !s.Paused || s.By != "eve" || s.Node != "n1" || s.Value != "acme-*" || s.At.IsZero() ||
+	if s := set.Setting; s == nil || *s.Max != 0 || *s.Rate != (client.Rate{}) || !s.Paused || s.By != "unknown (says eve)" || s.Node != "n1" || s.Value != "acme-*" || s.At.IsZero() ||
 		!set.Paused || set.Max != 0 || set.Rate != (client.Rate{}) || set.ConfiguredRate != rate {
 		t.Errorf("the limit is %+v with the setting %+v", set, s)
 	}

@@ -113,11 +113,11 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		r, ok := e.elsewhere(t)
 		if isElsewhere = ok; !ok {
-			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w, e.attemptsOf(t))))
+			rs = e.withPauses(t, e.withPool(t, w, reasons(now, t, w, e.attemptsOf(t))))
 			return
 		}
 		if t.State != task.Processing {
-			rs = e.withPauses(append(waits(now, t, w, e.attemptsOf(t)), pausedLimits(t, w)...))
+			rs = e.withPauses(t, append(waits(now, t, w, e.attemptsOf(t)), pausedLimits(t, w)...))
 		}
 		rs = append(rs, r)
 	})
@@ -430,20 +430,29 @@ func (e *Engine) withNodes(t *task.Task, rs []Reason) []Reason {
 	return rs
 }
 
-// withPauses adds to reasons who paused the limits.
-func (e *Engine) withPauses(rs []Reason) []Reason {
+// withPauses adds to reasons who paused the type and the limits.
+func (e *Engine) withPauses(t *task.Task, rs []Reason) []Reason {
 	view, _ := e.limits.get()
 	for i := range rs {
-		if r := &rs[i]; r.Code == CodePaused && r.Limit != "" {
+		if r := &rs[i]; r.Code == CodePaused && r.Limit == "" {
+			if p := e.cluster.PauseOf(t.Type); p.Paused {
+				r.Text += pausedBy(p.By, p.At)
+			}
+		} else if r.Code == CodePaused {
 			for _, s := range view.settingsOf(r.Limit, r.Value) {
 				if s.Paused {
-					r.Text += fmt.Sprintf(", by %s since %s", cmp.Or(s.By, "a person"), s.At.Format(time.RFC3339))
+					r.Text += pausedBy(s.By, s.At)
 					break
 				}
 			}
 		}
 	}
 	return rs
+}
+
+// pausedBy ends a sentence about a pause.
+func pausedBy(by string, at time.Time) string {
+	return fmt.Sprintf(", by %s since %s", cmp.Or(by, "a person"), at.Format(time.RFC3339))
 }
 
 // withPool adds the reasons of the task's pool: the task still waits there, or the pool is

@@ -149,16 +149,26 @@ func (e *Engine) swap(ctx context.Context, t *task.Task, c task.Change) (*task.T
 // Pause stops tasks of a type from being started, also after a restart, until [Engine.Unpause].
 // Other nodes of a cluster do the same when they are told, and within half a minute at the latest.
 // Running handlers continue, and new tasks are accepted.
-func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
+func (e *Engine) Pause(ctx context.Context, typ string) error { return e.PauseBy(ctx, typ, "") }
+
+// PauseBy is Pause with the name of its author, of which [Engine.Why] speaks; at most 200 bytes, "" if it is not known.
+func (e *Engine) PauseBy(ctx context.Context, typ, by string) error {
+	if len(by) > maxBy || !printable(by) {
+		return fmt.Errorf("%w: the name of the author of the pause has %d bytes; want at most %d printable ones", ErrInvalid, len(by), maxBy)
+	}
+	return e.setPaused(ctx, typ, cluster.Pause{Paused: true, By: by, At: task.Stamp(e.Now())})
+}
 
 // Unpause lets tasks of a type be started again.
-func (e *Engine) Unpause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, false) }
+func (e *Engine) Unpause(ctx context.Context, typ string) error {
+	return e.setPaused(ctx, typ, cluster.Pause{At: task.Stamp(e.Now())})
+}
 
-func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
+func (e *Engine) setPaused(ctx context.Context, typ string, to cluster.Pause) error {
 	if typ == "" || len(typ) > MaxType || !printable(typ) {
 		return fmt.Errorf("%w: %.40q is not a type", ErrInvalid, typ)
 	}
-	err := e.cluster.Pause(ctx, typ, paused)
+	err := e.cluster.Pause(ctx, typ, to)
 	if errors.Is(err, cluster.ErrTooManyPauses) {
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -73,13 +74,13 @@ func (s *contested) Setting(ctx context.Context, name string) ([]byte, error) {
 	if s.left--; err != nil || s.left < 0 {
 		return value, err
 	}
-	theirs := make(map[string]bool)
+	theirs := make(map[string]cluster.Pause)
 	if value != nil {
 		if err := json.Unmarshal(value, &theirs); err != nil {
 			return nil, err
 		}
 	}
-	theirs[fmt.Sprint("other ", s.left)] = true
+	theirs[fmt.Sprint("other ", s.left)] = cluster.Pause{Paused: true}
 	now, err := json.Marshal(theirs)
 	if err != nil {
 		return nil, err
@@ -101,8 +102,14 @@ func TestAPauseKeepsThoseThatOtherNodesMakeMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := `{"other 0":true,"other 1":true,"other 2":true,"work":true}`; string(value) != want {
-			t.Errorf("got %s, want %s", value, want)
+		var got map[string]cluster.Pause
+		if err := json.Unmarshal(value, &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, typ := range []string{"other 0", "other 1", "other 2", "work"} {
+			if len(got) != 4 || !got[typ].Paused {
+				t.Errorf("got %s", value)
+			}
 		}
 	})
 }

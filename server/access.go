@@ -38,24 +38,10 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// byOf returns the author of a change: the name of the caller's token, and then, in parentheses, said, the name that the
-// client gives itself. It has at most maxBy bytes unless said has more.
-func byOf(ctx context.Context, said string) string {
-	c := callerOf(ctx)
-	switch {
-	case c == nil, len(said) > maxBy:
-		return said
-	case said == "" || said == c.name:
-		return c.name
-	}
-	const open, end = " (", ")"
-	return c.name + open + strings.ToValidUTF8(said[:min(len(said), max(0, maxBy-len(c.name)-len(open)-len(end)))], "") + end
-}
-
 // admit returns the context of a request, or why it is refused. Callers on a socket need no token.
 func (a *API) admit(ctx context.Context, path, authorization string, from origin) (context.Context, error) {
 	method, isOwn := strings.CutPrefix(path, procedures)
-	if a.audit != nil && isOwn && isManagement(method) {
+	if isOwn && isManagement(method) {
 		ctx = context.WithValue(ctx, originKey{}, from)
 	}
 	if a.tokens == nil || from.isSocket && authorization == "" {
@@ -228,9 +214,6 @@ func (a *API) admitted(h http.Handler) http.Handler {
 
 // admitGRPC is admit for a request to grpc-go.
 func (a *API) admitGRPC(ctx context.Context, path string) (context.Context, error) {
-	if a.tokens == nil && a.audit == nil {
-		return ctx, nil
-	}
 	authorization := ""
 	if sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) > 0 {
 		authorization = sent[0]

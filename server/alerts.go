@@ -170,6 +170,6 @@ func (a *API) UnsilenceAlerts(ctx context.Context, req *taskenginev1.UnsilenceAl
 	if err := a.alerts.Unsilence(ctx, req.GetId()); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a silence of alerts was ended", "id", req.GetId())
+	a.noted(ctx, "a silence of alerts was ended", "id", req.GetId())
 	return &taskenginev1.UnsilenceAlertsResponse{}, nil
 }

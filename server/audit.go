@@ -33,27 +33,17 @@ func isManagement(method string) bool {
 	return r == access.Operate || r == access.Admin
 }
 
-// origin is where a request comes from.
-type origin struct {
-	address  string
-	isSocket bool
-}
-
-// originKey is the key of the origin in the context of a request that has an audit line.
-type originKey struct{}
-
 // note writes the audit line of a request, before it is answered; req is nil if it was refused before it was read.
 func (a *API) note(ctx context.Context, method string, req any, err error) {
 	if a.audit == nil || !isManagement(method) {
 		return
 	}
-	from, _ := ctx.Value(originKey{}).(origin)
 	outcome, said := "ok", ""
 	if err != nil {
 		outcome, said = connect.CodeOf(err).String(), err.Error()
 	}
 	attributes := []slog.Attr{
-		slog.String("who", whoOf(ctx, from)), slog.String("from", from.address), slog.String("verb", method), slog.String("outcome", outcome),
+		slog.String("who", whoOf(ctx)), slog.String("from", originOf(ctx).address), slog.String("verb", method), slog.String("outcome", outcome),
 	}
 	if m, ok := req.(proto.Message); ok {
 		attributes = append(attributes, slog.Any("what", contentOf(m.ProtoReflect())))
@@ -62,17 +52,6 @@ func (a *API) note(ctx context.Context, method string, req any, err error) {
 		attributes = append(attributes, slog.String("error", cutText(said)))
 	}
 	a.audit.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "audit", attributes...)
-}
-
-// whoOf returns the name of the token of a request, or local for one on the socket, or unknown.
-func whoOf(ctx context.Context, from origin) string {
-	switch c := callerOf(ctx); {
-	case c != nil:
-		return c.name
-	case from.isSocket:
-		return access.Local
-	}
-	return access.Unknown
 }
 
 // contentOf returns the fields of a message that are set, by their names.

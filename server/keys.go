@@ -94,7 +94,7 @@ func (a *API) ResumeKey(ctx context.Context, req *taskenginev1.ResumeKeyRequest)
 
 // SkipKey fails the head of an ordering key that is an error.
 func (a *API) SkipKey(ctx context.Context, req *taskenginev1.SkipKeyRequest) (*taskenginev1.SkipKeyResponse, error) {
-	t, err := a.engine.SkipKey(ctx, req.GetKey(), req.GetReason())
+	t, err := a.engine.SkipKey(ctx, req.GetKey(), errorOf(ctx, req.GetReason()))
 	if err != nil {
 		return nil, a.answer(err)
 	}

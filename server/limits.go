@@ -42,7 +42,7 @@ func (a *API) SetLimit(ctx context.Context, req *taskenginev1.SetLimitRequest) (
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("a limit was set", "limit", req.GetName(), "value", req.GetValue(), "by", byOf(ctx, req.GetBy()), "version", l.GetSetting().GetVersion())
+	a.log.Info("a limit was set", "limit", req.GetName(), "value", req.GetValue(), "version", l.GetSetting().GetVersion(), "by", byOf(ctx, req.GetBy()))
 	return &taskenginev1.SetLimitResponse{Limit: l}, nil
 }
 

@@ -101,7 +101,7 @@ func TestALimitIsListedWithWhatIsConfiguredAndWhatIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := got.GetLimit()
-	if s := l.GetSetting(); l.GetMax() != 3 || l.GetConfiguredMax() != 2 || s.GetMax() != 3 || s.Rate != nil || s.GetBy() != "eve" || s.GetNode() != "n1" || s.GetValue() != "bigger" ||
+	if s := l.GetSetting(); l.GetMax() != 3 || l.GetConfiguredMax() != 2 || s.GetMax() != 3 || s.Rate != nil || s.GetBy() != "unknown (says eve)" || s.GetNode() != "n1" || s.GetValue() != "bigger" ||
 		time.Since(s.GetAt().AsTime()) > time.Hour || s.GetVersion() == 0 {
 		t.Errorf("the limit is %v", l)
 	}
@@ -122,14 +122,14 @@ func TestWhatARequestDoesNotNameStaysSet(t *testing.T) {
 		req  *taskenginev1.SetLimitRequest
 		want *taskenginev1.LimitSetting // without version, time and node; nil if nothing is set
 	}{
-		{&taskenginev1.SetLimitRequest{Max: ptr(uint32(5)), IfVersion: ptr(uint64(0)), By: "a"}, &taskenginev1.LimitSetting{Max: ptr(uint32(5)), By: "a"}},
-		{&taskenginev1.SetLimitRequest{Rate: rate, By: "b"}, &taskenginev1.LimitSetting{Max: ptr(uint32(5)), Rate: rate, By: "b"}},
-		{&taskenginev1.SetLimitRequest{Paused: ptr(true)}, &taskenginev1.LimitSetting{Max: ptr(uint32(5)), Rate: rate, Paused: true}},
+		{&taskenginev1.SetLimitRequest{Max: ptr(uint32(5)), IfVersion: ptr(uint64(0)), By: "a"}, &taskenginev1.LimitSetting{Max: ptr(uint32(5)), By: "unknown (says a)"}},
+		{&taskenginev1.SetLimitRequest{Rate: rate, By: "b"}, &taskenginev1.LimitSetting{Max: ptr(uint32(5)), Rate: rate, By: "unknown (says b)"}},
+		{&taskenginev1.SetLimitRequest{Paused: ptr(true)}, &taskenginev1.LimitSetting{Max: ptr(uint32(5)), Rate: rate, Paused: true, By: "unknown"}},
 		{
 			&taskenginev1.SetLimitRequest{Max: ptr(uint32(0)), Rate: &taskenginev1.Rate{}},
-			&taskenginev1.LimitSetting{Max: ptr(uint32(0)), Rate: &taskenginev1.Rate{}, Paused: true},
+			&taskenginev1.LimitSetting{Max: ptr(uint32(0)), Rate: &taskenginev1.Rate{}, Paused: true, By: "unknown"},
 		},
-		{&taskenginev1.SetLimitRequest{Paused: ptr(false)}, &taskenginev1.LimitSetting{Max: ptr(uint32(0)), Rate: &taskenginev1.Rate{}}},
+		{&taskenginev1.SetLimitRequest{Paused: ptr(false)}, &taskenginev1.LimitSetting{Max: ptr(uint32(0)), Rate: &taskenginev1.Rate{}, By: "unknown"}},
 	} {
 		step.req.Name, step.req.Value = "partner", "acme"
 		if version > 0 {
@@ -331,7 +331,7 @@ func TestWhyOfALimitNamesTheTasksThatHoldIt(t *testing.T) {
 	if err != nil || len(reasons.GetReasons()) != 1 {
 		t.Fatalf("it does not run because of %v, %v", reasons, err)
 	}
-	if r := reasons.GetReasons()[0]; r.GetCode() != "paused" || r.GetLimit() != "partner" || r.GetValue() != "acme" || !strings.Contains(r.GetText(), "by eve@desk") {
+	if r := reasons.GetReasons()[0]; r.GetCode() != "paused" || r.GetLimit() != "partner" || r.GetValue() != "acme" || !strings.Contains(r.GetText(), "by unknown (says eve@desk)") {
 		t.Errorf("it does not run because of %v", r)
 	}
 	if _, err := c.UnsetLimit(t.Context(), &taskenginev1.UnsetLimitRequest{Name: "partner", Value: "acme"}); err != nil {

@@ -50,7 +50,9 @@ func (a *API) Cancel(ctx context.Context, req *taskenginev1.CancelRequest) (*tas
 		}
 		return res, nil
 	}
-	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Cancel(ctx, r, req.GetReason()) })
+	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) {
+		return a.engine.Cancel(ctx, r, cancelledBy(ctx, req.GetReason()))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func (a *API) Resume(ctx context.Context, req *taskenginev1.ResumeRequest) (*tas
 
 // Fail ends a task as failed.
 func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskenginev1.FailResponse, error) {
-	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Fail(ctx, r, req.GetReason()) })
+	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Fail(ctx, r, errorOf(ctx, req.GetReason())) })
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (a *API) ApplySchedule(ctx context.Context, req *taskenginev1.ApplySchedule
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	a.logApplied(w.Name, outcome)
+	a.logApplied(ctx, w.Name, outcome)
 	return &taskenginev1.ApplyScheduleResponse{Outcome: outcome.String(), Version: version}, nil
 }
 
@@ -97,9 +97,9 @@ func (a *API) wantedOf(req *taskenginev1.ApplyScheduleRequest) (scheduler.Wanted
 	return scheduler.Wanted{Name: req.GetName(), Definition: d, Version: req.IfVersion}, err
 }
 
-func (a *API) logApplied(name string, outcome scheduler.Outcome) {
+func (a *API) logApplied(ctx context.Context, name string, outcome scheduler.Outcome) {
 	if outcome != scheduler.Unchanged {
-		a.log.Info("a schedule was applied", "schedule", name, "outcome", outcome)
+		a.noted(ctx, "a schedule was applied", "schedule", name, "outcome", outcome)
 	}
 }
 
@@ -143,7 +143,7 @@ func (a *API) DeleteSchedule(ctx context.Context, req *taskenginev1.DeleteSchedu
 	if err := a.schedules.Delete(ctx, req.GetName()); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a schedule was deleted", "schedule", req.GetName())
+	a.noted(ctx, "a schedule was deleted", "schedule", req.GetName())
 	return &taskenginev1.DeleteScheduleResponse{}, nil
 }
 
@@ -152,10 +152,10 @@ func (a *API) PauseSchedule(ctx context.Context, req *taskenginev1.PauseSchedule
 	if n := len(req.GetReason()); n > maxReason {
 		return nil, a.answer(invalid("reason has %d bytes, of %d allowed", n, maxReason))
 	}
-	if err := a.schedules.Pause(ctx, req.GetName(), req.GetReason()); err != nil {
+	if err := a.schedules.Pause(ctx, req.GetName(), reasonOf(ctx, req.GetReason())); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a schedule was paused", "schedule", req.GetName(), "reason", req.GetReason())
+	a.noted(ctx, "a schedule was paused", "schedule", req.GetName(), "reason", req.GetReason())
 	m, err := a.schedule(ctx, req.GetName())
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (a *API) ResumeSchedule(ctx context.Context, req *taskenginev1.ResumeSchedu
 	if err := a.schedules.Resume(ctx, req.GetName()); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a schedule was resumed", "schedule", req.GetName())
+	a.noted(ctx, "a schedule was resumed", "schedule", req.GetName())
 	m, err := a.schedule(ctx, req.GetName())
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (a *API) TriggerSchedule(ctx context.Context, req *taskenginev1.TriggerSche
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a schedule was triggered", "schedule", req.GetName(), "task_id", id)
+	a.noted(ctx, "a schedule was triggered", "schedule", req.GetName(), "task_id", id)
 	return &taskenginev1.TriggerScheduleResponse{TaskId: id.String()}, nil
 }
 
@@ -209,7 +209,7 @@ func (a *API) BackfillSchedule(ctx context.Context, req *taskenginev1.BackfillSc
 	if err := a.schedules.Backfill(ctx, req.GetName(), b); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a schedule was backfilled", "schedule", req.GetName(), "from", b.From, "to", b.To, "tasks", n)
+	a.noted(ctx, "a schedule was backfilled", "schedule", req.GetName(), "from", b.From, "to", b.To, "tasks", n)
 	return &taskenginev1.BackfillScheduleResponse{Tasks: n}, nil
 }
 

@@ -42,7 +42,7 @@ func (a *API) ApplySchedules(ctx context.Context, req *taskenginev1.ApplySchedul
 			res.Schedules[places[i]] = a.notApplied(name, d.Err)
 			continue
 		}
-		a.logApplied(name, d.Outcome)
+		a.logApplied(ctx, name, d.Outcome)
 		res.Schedules[places[i]] = &taskenginev1.AppliedSchedule{Name: text(name), Outcome: d.Outcome.String(), Version: d.Version}
 	}
 	return res, nil
@@ -59,7 +59,7 @@ func (a *API) PauseSchedules(ctx context.Context, req *taskenginev1.PauseSchedul
 	if n := len(req.GetReason()); n > maxReason {
 		return nil, a.answer(invalid("reason has %d bytes, of %d allowed", n, maxReason))
 	}
-	result, err := a.changeSchedules(ctx, scheduler.Pausing(req.GetReason()), req.GetSelect(), "paused")
+	result, err := a.changeSchedules(ctx, scheduler.Pausing(reasonOf(ctx, req.GetReason())), req.GetSelect(), "paused")
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (a *API) changeSchedules(ctx context.Context, v scheduler.Verb, of *taskeng
 		m.Failed = append(m.Failed, &taskenginev1.ScheduleFailure{Name: text(f.Name), Error: text(f.Err.Error())})
 	}
 	if !of.GetDryRun() && done.Changed > 0 {
-		a.log.Info("schedules were "+outcome, "prefix", of.GetPrefix(), "after", of.GetPageToken(), "schedules", done.Changed, "failed", len(done.Failed))
+		a.noted(ctx, "schedules were "+outcome, "prefix", of.GetPrefix(), "after", of.GetPageToken(), "schedules", done.Changed, "failed", len(done.Failed))
 	}
 	return m, nil
 }

@@ -140,10 +140,10 @@ func TestASourceOfSlicesHasTheSumsOfItsPlatforms(t *testing.T) {
 			n.t.Error(got, err)
 		}
 		b := n.platform("b")
-		if b.GetPaused().GetReason() != "holidays" || len(b.GetHistory()) != 1 || b.GetHistory()[0].GetBy() != "anna" || b.GetHistory()[0].GetWhat() != "pause: holidays" {
+		if b.GetPaused().GetReason() != "holidays" || len(b.GetHistory()) != 1 || b.GetHistory()[0].GetBy() != "unknown (says anna)" || b.GetHistory()[0].GetWhat() != "pause: holidays" {
 			n.t.Errorf("%v", b)
 		}
-		if !strings.Contains(n.log.String(), "verb=pause source=orders platform=b by=anna reason=holidays") {
+		if !strings.Contains(n.log.String(), "verb=pause source=orders platform=b by=\"unknown (says anna)\" reason=holidays") {
 			n.t.Error(n.log.String())
 		}
 	})
@@ -192,7 +192,7 @@ func TestValuesAreSetAndHaveTheirOrigin(t *testing.T) {
 		n.ok(n.SetSlices(ctx, &taskenginev1.SetSlicesRequest{Source: "orders", Platform: "a", Values: map[string]string{"interval": "10m"}}))
 		s := n.source()
 		if setting(s.GetValues(), "interval") != "5m0s live" || setting(s.GetValues(), "retries") != "2 file" || len(s.GetValues()) != 3 || s.GetOrders() != 0 ||
-			len(s.GetHistory()) != 2 || s.GetHistory()[1].GetBy() != "anna" || s.GetHistory()[1].GetWhat() != "set interval=5m lag=3s: too often" {
+			len(s.GetHistory()) != 2 || s.GetHistory()[1].GetBy() != "unknown (says anna)" || s.GetHistory()[1].GetWhat() != "set interval=5m lag=3s: too often" {
 			n.t.Errorf("%v", s)
 		}
 		for _, c := range []struct{ platform, name, want string }{

@@ -204,11 +204,11 @@ func (a *API) PauseSource(ctx context.Context, req *taskenginev1.PauseSourceRequ
 	if n := len(req.GetReason()); n > maxReason {
 		return nil, a.answer(invalid("reason has %d bytes, of %d allowed", n, maxReason))
 	}
-	m, err := a.order(ctx, req.GetName(), func(s Sources) error { return s.Pause(ctx, req.GetName(), req.GetReason()) })
+	m, err := a.order(ctx, req.GetName(), func(s Sources) error { return s.Pause(ctx, req.GetName(), reasonOf(ctx, req.GetReason())) })
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("a source was paused", "source", req.GetName(), "reason", req.GetReason())
+	a.noted(ctx, "a source was paused", "source", req.GetName(), "reason", req.GetReason())
 	return &taskenginev1.PauseSourceResponse{Source: m}, nil
 }
 
@@ -218,7 +218,7 @@ func (a *API) ResumeSource(ctx context.Context, req *taskenginev1.ResumeSourceRe
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("a source was resumed", "source", req.GetName())
+	a.noted(ctx, "a source was resumed", "source", req.GetName())
 	return &taskenginev1.ResumeSourceResponse{Source: m}, nil
 }
 
@@ -246,7 +246,7 @@ func (a *API) SeekSource(ctx context.Context, req *taskenginev1.SeekSourceReques
 		return nil, err
 	}
 	if !req.GetDryRun() {
-		a.log.Info("a source was moved", "source", req.GetName(), "topic", req.GetTopic(), "to", seekWords(&to))
+		a.noted(ctx, "a source was moved", "source", req.GetName(), "topic", req.GetTopic(), "to", seekWords(&to))
 	}
 	return res, nil
 }

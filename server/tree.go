@@ -114,7 +114,7 @@ func (a *API) cancelTree(ctx context.Context, req *taskenginev1.CancelRequest) (
 	timed, cancel := patient(ctx)
 	defer cancel()
 	tree, err := a.engine.CancelTree(timed, id, engine.TreeCancel{
-		Reason: req.GetReason(),
+		Reason: cancelledBy(ctx, req.GetReason()),
 		May:    func(t *task.Task) error { return a.permit(ctx, t.Type) },
 		Cancelled: func(t *task.Task) {
 			a.edited(t)

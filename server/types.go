@@ -36,10 +36,10 @@ func (a *API) PauseType(ctx context.Context, req *taskenginev1.PauseTypeRequest)
 	if err := a.permit(ctx, req.GetType()); err != nil {
 		return nil, err
 	}
-	if err := a.engine.Pause(ctx, req.GetType()); err != nil {
+	if err := a.engine.PauseBy(ctx, req.GetType(), byOf(ctx, "")); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a type was paused", "type", req.GetType())
+	a.noted(ctx, "a type was paused", "type", req.GetType())
 	return &taskenginev1.PauseTypeResponse{}, nil
 }
 
@@ -51,7 +51,7 @@ func (a *API) ResumeType(ctx context.Context, req *taskenginev1.ResumeTypeReques
 	if err := a.engine.Unpause(ctx, req.GetType()); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a type was resumed", "type", req.GetType())
+	a.noted(ctx, "a type was resumed", "type", req.GetType())
 	return &taskenginev1.ResumeTypeResponse{}, nil
 }
 

@@ -46,7 +46,7 @@ func (a *API) ListWorkers(context.Context, *taskenginev1.ListWorkersRequest) (*t
 }
 
 // DrainWorker has workers end after their running tasks.
-func (a *API) DrainWorker(_ context.Context, req *taskenginev1.DrainWorkerRequest) (*taskenginev1.DrainWorkerResponse, error) {
+func (a *API) DrainWorker(ctx context.Context, req *taskenginev1.DrainWorkerRequest) (*taskenginev1.DrainWorkerResponse, error) {
 	if req.GetWorker() == "" {
 		return nil, a.answer(invalid("worker is empty: give an id or a name"))
 	}
@@ -57,6 +57,7 @@ func (a *API) DrainWorker(_ context.Context, req *taskenginev1.DrainWorkerReques
 	if len(drained) == 0 {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no worker of this node has the id or the name %.80q", req.GetWorker()))
 	}
+	a.noted(ctx, "workers were drained", "worker", req.GetWorker(), "workers", len(drained))
 	return &taskenginev1.DrainWorkerResponse{Workers: workersOf(drained)}, nil
 }
 

@@ -180,20 +180,21 @@ type Cluster struct {
 	unhandled atomic.Pointer[[]Unhandled]    // the latest result of Monitor; nil while it does not run
 	depths    atomic.Pointer[Depths]         // likewise
 
-	outbox     outbox          // unpublished hints
-	requests   requests        // requests to pollLoop
-	wanting    sync.Mutex      // held while the node finds the shards that it needs hints of
-	permits    permits         // requests to semaphore and rates
-	reheal     wakeup.Signal   // wakes the healer: the members have changed
-	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed
-	pausing    sync.Mutex      // held while the paused types are read or changed
-	pauses     pauses          // guarded by pausing
-	unhealed   unhealed        // owned by the caller of Heal and HealRest
-	awaited    awaited         // owned by the caller of Heal and HealAwaited
-	refusedLog ratelog.Limiter // the store refuses a change of a task of a dead node
-	limitsLog  ratelog.Limiter // the settings of limits cannot be watched
-	depthsLog  ratelog.Limiter // the depths cannot be read
-	roles      roles           // the roles of this node
+	outbox     outbox                           // unpublished hints
+	requests   requests                         // requests to pollLoop
+	wanting    sync.Mutex                       // held while the node finds the shards that it needs hints of
+	permits    permits                          // requests to semaphore and rates
+	reheal     wakeup.Signal                    // wakes the healer: the members have changed
+	repause    wakeup.Signal                    // wakes pausesLoop: the paused types may have changed
+	pausing    sync.Mutex                       // held while the paused types are read or changed
+	pauses     pauses                           // guarded by pausing
+	byHand     atomic.Pointer[map[string]Pause] // types paused or resumed by hand, as last passed to the core; replaced with pausing held, and never changed
+	unhealed   unhealed                         // owned by the caller of Heal and HealRest
+	awaited    awaited                          // owned by the caller of Heal and HealAwaited
+	refusedLog ratelog.Limiter                  // the store refuses a change of a task of a dead node
+	limitsLog  ratelog.Limiter                  // the settings of limits cannot be watched
+	depthsLog  ratelog.Limiter                  // the depths cannot be read
+	roles      roles                            // the roles of this node
 }
 
 // New returns a Cluster with a node that is no member yet: see [Cluster.Run]. It calls no function of

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -33,34 +34,42 @@ var ErrTooManyPauses = errors.New("configure the types before you pause them")
 
 // pauses has the types that were paused or resumed by hand, as this node knows them.
 type pauses struct {
-	isRead bool            // the core has stored
-	stored []byte          // the setting as it was last read
-	byHand map[string]bool // types paused or resumed by hand, as last passed to the core
+	isRead bool   // the core has stored
+	stored []byte // the setting as it was last read
+}
+
+// Pause is whether a type is paused by hand, and who decided that.
+type Pause struct {
+	Paused bool      `json:"paused,omitempty"`
+	By     string    `json:"by,omitempty"` // the author; "" if it is not known
+	At     time.Time `json:"at,omitzero"`
 }
 
 // Pause pauses or resumes the start of tasks of a type, on all nodes. A store that is a
 // [storage.Settings] keeps that. When Pause returns, this node does so; the others do so as soon as a
 // hint reaches them, and within pausesEvery at the latest.
-func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
+func (k *Cluster) Pause(ctx context.Context, typ string, to Pause) error {
 	k.pausing.Lock()
 	defer k.pausing.Unlock()
 	k.pauses.isRead = false
-	if k.pauses.byHand == nil {
-		k.pauses.byHand = make(map[string]bool)
+	all := make(map[string]Pause)
+	if before := k.byHand.Load(); before != nil {
+		maps.Copy(all, *before)
 	}
-	k.pauses.byHand[typ] = true
+	all[typ] = to
+	k.byHand.Store(&all)
 	if settings, ok := k.store.(storage.Settings); ok {
-		if err := k.savePause(ctx, settings, typ, paused); err != nil {
+		if err := k.savePause(ctx, settings, typ, to); err != nil {
 			return err
 		}
 	}
-	k.engine.Decide(func(c *core.Core, now time.Time) { c.Pause(now, typ, paused) })
+	k.engine.Decide(func(c *core.Core, now time.Time) { c.Pause(now, typ, to.Paused) })
 	k.Hint([]task.Hint{coord.Changed()})
 	return nil
 }
 
 // savePause writes to the store whether a type is paused, and keeps concurrent changes of other nodes.
-func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
+func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ string, to Pause) error {
 	for {
 		all, old, err := readPauses(ctx, settings)
 		if err != nil {
@@ -69,7 +78,7 @@ func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ 
 		if err := k.checkPause(all, typ); err != nil {
 			return err
 		}
-		all[typ] = paused
+		all[typ] = to
 		value, err := json.Marshal(all)
 		if err != nil {
 			return err
@@ -85,7 +94,7 @@ func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ 
 }
 
 // checkPause returns an error if a type is not configured, and there are too many such types.
-func (k *Cluster) checkPause(all map[string]bool, typ string) error {
+func (k *Cluster) checkPause(all map[string]Pause, typ string) error {
 	if _, ok := all[typ]; ok || k.engine.IsConfigured(typ) {
 		return nil
 	}
@@ -101,10 +110,17 @@ func (k *Cluster) checkPause(all map[string]bool, typ string) error {
 	return nil
 }
 
-// readPauses returns the types that were paused (true) or resumed (false) by hand, and the setting
-// as it is stored.
-func readPauses(ctx context.Context, s storage.Settings) (all map[string]bool, stored []byte, err error) {
-	all = make(map[string]bool)
+// PauseOf returns whether a type is paused by hand, as far as this node knows.
+func (k *Cluster) PauseOf(typ string) Pause {
+	if all := k.byHand.Load(); all != nil {
+		return (*all)[typ]
+	}
+	return Pause{}
+}
+
+// readPauses returns the types that were paused or resumed by hand, and the setting as it is stored.
+func readPauses(ctx context.Context, s storage.Settings) (all map[string]Pause, stored []byte, err error) {
+	all = make(map[string]Pause)
 	stored, err = s.Setting(ctx, pausesSetting)
 	if err == nil && stored != nil {
 		err = json.Unmarshal(stored, &all)
@@ -128,15 +144,17 @@ func (k *Cluster) LoadPauses(ctx context.Context) error {
 	if err != nil || k.pauses.isRead && bytes.Equal(stored, k.pauses.stored) {
 		return err
 	}
-	before := k.pauses.byHand
-	k.pauses = pauses{isRead: true, stored: stored, byHand: make(map[string]bool, len(all))}
+	before := k.byHand.Swap(&all)
+	k.pauses = pauses{isRead: true, stored: stored}
 	k.engine.Decide(func(c *core.Core, now time.Time) {
-		for typ, paused := range all {
-			k.pauses.byHand[typ] = true
-			c.Pause(now, typ, paused)
+		for typ, of := range all {
+			c.Pause(now, typ, of.Paused)
 		}
-		for typ := range before {
-			if !k.pauses.byHand[typ] {
+		if before == nil {
+			return
+		}
+		for typ := range *before {
+			if _, ok := all[typ]; !ok {
 				c.Pause(now, typ, c.Policy(typ).Paused)
 			}
 		}

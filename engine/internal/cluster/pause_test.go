@@ -29,7 +29,7 @@ func TestAPauseReachesOtherNodesAtOnceByAHintAndElseWithinASecond(t *testing.T) 
 		c := join(t, store, first.Peer(), func(c *Config) { c.Coordinator.Bus = nil }) // which hears nothing
 		synctest.Wait()
 		for _, paused := range []bool{true, false} {
-			if err := a.Pause(t.Context(), "work", paused); err != nil {
+			if err := a.Pause(t.Context(), "work", Pause{Paused: paused}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -54,7 +54,7 @@ func TestAPauseOfAnotherNodeCountsThoughItRestoresTheSetting(t *testing.T) {
 			by     *node
 			paused bool
 		}{{a, true}, {a, false}, {deaf, true}, {a, false}} {
-			if err := pause.by.Pause(t.Context(), "work", pause.paused); err != nil {
+			if err := pause.by.Pause(t.Context(), "work", Pause{Paused: pause.paused}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -70,7 +70,7 @@ func TestPausesAreLoadedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		n := open(t, store, nil)
-		if err := n.Pause(t.Context(), "work", true); err != nil {
+		if err := n.Pause(t.Context(), "work", Pause{Paused: true}); err != nil {
 			t.Fatal(err)
 		}
 		n.close()
@@ -85,15 +85,15 @@ func TestTypesThatAreNotConfiguredMayBePausedUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := open(t, newStore(t), nil)
 		for i := range maxUnknownPauses {
-			if err := n.Pause(t.Context(), fmt.Sprint("type ", i), true); err != nil {
+			if err := n.Pause(t.Context(), fmt.Sprint("type ", i), Pause{Paused: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := n.Pause(t.Context(), "one more", true); !errors.Is(err, ErrTooManyPauses) {
+		if err := n.Pause(t.Context(), "one more", Pause{Paused: true}); !errors.Is(err, ErrTooManyPauses) {
 			t.Errorf("got %v", err)
 		}
 		for _, typ := range []string{"work", "type 1"} {
-			if err := n.Pause(t.Context(), typ, false); err != nil {
+			if err := n.Pause(t.Context(), typ, Pause{Paused: false}); err != nil {
 				t.Errorf("%s: %v", typ, err)
 			}
 		}

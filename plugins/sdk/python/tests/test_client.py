@@ -300,7 +300,7 @@ class Verbs(NodeTest):
         self.assertIn("partner", [x.name for x in await c.limits() if not x.value])
         rate = Rate(20, timedelta(seconds=1))
         changed = await c.set_limit("partner", value, max=0, rate=rate, paused=True, by="eve")
-        self.assertEqual((changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "eve"))
+        self.assertEqual((changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "unknown (says eve)"))
         with self.assertRaises(client.Conflict):
             await c.set_limit("partner", value, max=5, if_version=changed.setting.version + 1)
         self.assertTrue((await c.limit("partner", value)).paused)

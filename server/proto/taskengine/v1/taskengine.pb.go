@@ -5971,7 +5971,7 @@ type LimitSetting struct {
 	Paused bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Grows with every change of any limit, also over UnsetLimit.
 	Version uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	By      string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // who set it: the name of the token, if there are tokens, and who the client said
+	By      string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // who set it: the token, local or unknown, and what the client says, as in "ops (says ann)"
 	Node    string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"` // the node that took the request
 	At      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
 	Value   string                 `protobuf:"bytes,8,opt,name=value,proto3" json:"value,omitempty"` // the value, or pattern, for which it is set; empty: the limit as a whole
@@ -6261,7 +6261,7 @@ type SetLimitRequest struct {
 	Paused *bool   `protobuf:"varint,5,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
 	// Only if the setting is at this version; 0: only if nothing is set. Absent: any.
 	IfVersion     *uint64 `protobuf:"varint,6,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
-	By            string  `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // who asks; kept with the setting
+	By            string  `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // who asks, as the client says; kept as a claim with the setting
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6394,7 +6394,7 @@ type UnsetLimitRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`                                 // empty: the limit as a whole
 	IfVersion     *uint64                `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"` // only if the setting is at this version; absent: any
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                                       // who asks; written to the log of the node
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                                       // who asks, likewise; written to the log of the node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -194,7 +194,7 @@ class ClientTest {
     LimitChange change = LimitChange.none().value(value).by("eve");
     LimitSetting set = limits.set("partner", change.max(0).rate(rate).paused(true)).setting();
     assertNotNull(set);
-    assertEquals(List.of(0, rate, "eve"), List.of(set.max(), set.rate(), set.by()));
+    assertEquals(List.of(0, rate, "unknown (says eve)"), List.of(set.max(), set.rate(), set.by()));
     LimitChange other = change.max(5).ifVersion(set.version() + 1);
     assertThrows(ConflictException.class, () -> limits.set("partner", other));
     assertTrue(limits.get("partner", value).paused());
