@@ -1,9 +1,10 @@
 package report
 
 import (
-	"fmt"
 	"html/template"
 	"strings"
+
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
 // figure is a drawing with its title, legend and table.
@@ -43,20 +44,9 @@ type row struct {
 	Cells []string
 }
 
-// styles is the number of colours.
-const styles = 8
-
 // newEntry returns a line of a legend: a sample of the line, and its label.
 func newEntry(key, style int, dashed bool, label string) entry {
-	class := fmt.Sprintf("line s%d", style%styles)
-	if dashed {
-		class += " dashed"
-	}
-	sample := el("svg", "viewBox", "0 0 28 12", "class", "swatch", "aria-hidden", "true").add(
-		el("g", "class", class).add(
-			el("path", "class", "stroke", "d", "M1 6L27 6"),
-			el("g", "class", "dot").add(shape(style%styles, 14, 6))))
-	return entry{key, label, sample.markup()}
+	return entry{key, label, chart.Swatch(style%chart.Styles, dashed)}
 }
 
 // entriesOf returns the legend of lines that differ by subject and load.
@@ -98,7 +88,7 @@ func stylesOf(chosen []*series) func(i int) int {
 		seen[s.subject] = true
 	}
 	if len(seen) == len(chosen) && len(seen) > 1 {
-		return func(i int) int { return chosen[i].subject.style % styles }
+		return func(i int) int { return chosen[i].subject.style % chart.Styles }
 	}
-	return func(i int) int { return i % styles }
+	return func(i int) int { return i % chart.Styles }
 }

@@ -1,6 +1,10 @@
 package report
 
-import "math"
+import (
+	"math"
+
+	"github.com/taskengine/taskengine/internal/chart"
+)
 
 // kneeRates is the minimum number of loads for a knee. kneeDepth is the minimum depth of the curve
 // below the straight line between its ends, as a share of its height.
@@ -18,14 +22,14 @@ const (
 //
 // A latency above the latency of a higher load is replaced by the lower one, so that a slow start or a
 // single outlier is not taken for a rise.
-func knee(loads, latencies []float64, by projection) (at int, ok bool) {
+func knee(loads, latencies []float64, by chart.Projection) (at int, ok bool) {
 	n := len(loads)
 	if n < kneeRates || len(latencies) != n {
 		return 0, false
 	}
 	places := make([]float64, n)
 	for i, load := range loads {
-		if places[i], ok = by.project(load); !ok {
+		if places[i], ok = by.Project(load); !ok {
 			return 0, false
 		}
 	}

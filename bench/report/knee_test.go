@@ -8,30 +8,32 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
 func TestTheKneeIsWhereTheCurveBends(t *testing.T) {
 	for name, c := range map[string]struct {
 		loads, latencies []float64
 		at               int // -1 is nowhere
-		by               projection
+		by               chart.Projection
 	}{
-		"a queue, evenly":                {[]float64{10, 20, 30, 40, 50, 60}, []float64{0.40, 0.45, 0.5, 0.7, 1.5, 6}, 3, linear},
-		"a queue, by doubling":           {[]float64{1, 2, 4, 8, 16, 32, 64}, []float64{0.4, 0.4, 0.5, 0.6, 0.9, 2.5, 900}, 5, linear},
-		"a queue, on a logarithmic axis": {[]float64{500, 1000, 2000, 5000, 10_000, 20_000, 40_000, 80_000}, []float64{0.4, 0.4, 0.42, 0.5, 0.6, 0.8, 2, 900}, 6, logged},
-		"a load that has no logarithm":   {[]float64{0, 1, 2, 4, 8}, []float64{1, 1, 1, 1, 1000}, -1, logged},
-		"a wall":                         {[]float64{1, 2, 3, 4, 5}, []float64{1, 1, 1, 1, 1000}, 3, linear},
-		"slow when it is idle":           {[]float64{1, 2, 3, 4, 5}, []float64{3, 1, 1, 1, 1000}, 3, linear},
-		"one outlier is none":            {[]float64{1, 2, 3, 4, 5}, []float64{1, 50, 1, 1, 1000}, 3, linear},
-		"flat":                           {[]float64{1, 2, 3, 4, 5}, []float64{1, 1.2, 1.1, 1.3, 1.9}, -1, linear},
-		"falling":                        {[]float64{1, 2, 3, 4, 5}, []float64{9, 7, 5, 3, 1}, -1, linear},
-		"rising as it should":            {[]float64{1, 2, 3, 4, 5}, []float64{1, 10, 100, 1000, 10000}, -1, linear},
-		"rising less and less":           {[]float64{1, 2, 3, 4, 5}, []float64{1, 500, 800, 900, 1000}, -1, linear},
-		"too few":                        {[]float64{1, 2, 3}, []float64{1, 1, 1000}, -1, linear},
-		"no loads":                       {nil, nil, -1, linear},
-		"the same load":                  {[]float64{5, 5, 5, 5}, []float64{1, 2, 3, 4}, -1, linear},
-		"latencies of nothing":           {[]float64{1, 2, 3, 4}, []float64{0, 1, 2, 3}, -1, linear},
-		"loads beyond all size":          {[]float64{-math.MaxFloat64, 0, 1, math.MaxFloat64}, []float64{1, 1, 1, 9}, -1, linear},
+		"a queue, evenly":                {[]float64{10, 20, 30, 40, 50, 60}, []float64{0.40, 0.45, 0.5, 0.7, 1.5, 6}, 3, chart.Linear},
+		"a queue, by doubling":           {[]float64{1, 2, 4, 8, 16, 32, 64}, []float64{0.4, 0.4, 0.5, 0.6, 0.9, 2.5, 900}, 5, chart.Linear},
+		"a queue, on a logarithmic axis": {[]float64{500, 1000, 2000, 5000, 10_000, 20_000, 40_000, 80_000}, []float64{0.4, 0.4, 0.42, 0.5, 0.6, 0.8, 2, 900}, 6, chart.Logged},
+		"a load that has no logarithm":   {[]float64{0, 1, 2, 4, 8}, []float64{1, 1, 1, 1, 1000}, -1, chart.Logged},
+		"a wall":                         {[]float64{1, 2, 3, 4, 5}, []float64{1, 1, 1, 1, 1000}, 3, chart.Linear},
+		"slow when it is idle":           {[]float64{1, 2, 3, 4, 5}, []float64{3, 1, 1, 1, 1000}, 3, chart.Linear},
+		"one outlier is none":            {[]float64{1, 2, 3, 4, 5}, []float64{1, 50, 1, 1, 1000}, 3, chart.Linear},
+		"flat":                           {[]float64{1, 2, 3, 4, 5}, []float64{1, 1.2, 1.1, 1.3, 1.9}, -1, chart.Linear},
+		"falling":                        {[]float64{1, 2, 3, 4, 5}, []float64{9, 7, 5, 3, 1}, -1, chart.Linear},
+		"rising as it should":            {[]float64{1, 2, 3, 4, 5}, []float64{1, 10, 100, 1000, 10000}, -1, chart.Linear},
+		"rising less and less":           {[]float64{1, 2, 3, 4, 5}, []float64{1, 500, 800, 900, 1000}, -1, chart.Linear},
+		"too few":                        {[]float64{1, 2, 3}, []float64{1, 1, 1000}, -1, chart.Linear},
+		"no loads":                       {nil, nil, -1, chart.Linear},
+		"the same load":                  {[]float64{5, 5, 5, 5}, []float64{1, 2, 3, 4}, -1, chart.Linear},
+		"latencies of nothing":           {[]float64{1, 2, 3, 4}, []float64{0, 1, 2, 3}, -1, chart.Linear},
+		"loads beyond all size":          {[]float64{-math.MaxFloat64, 0, 1, math.MaxFloat64}, []float64{1, 1, 1, 9}, -1, chart.Linear},
 	} {
 		at, ok := knee(c.loads, c.latencies, c.by)
 		if !ok {
@@ -54,8 +56,8 @@ func TestTheKneeDoesNotDependOnUnits(t *testing.T) {
 			loads, latencies = append(loads, use), append(latencies, 1/(1-use))
 			sameLoads, sameLatencies = append(sameLoads, use*unitX), append(sameLatencies, unitY/(1-use))
 		}
-		at, ok := knee(loads, latencies, linear)
-		same, okSame := knee(sameLoads, sameLatencies, linear)
+		at, ok := knee(loads, latencies, chart.Linear)
+		same, okSame := knee(sameLoads, sameLatencies, chart.Linear)
 		if !ok || !okSame || at != same || loads[at] < 0.5 || loads[at] > 0.95 {
 			t.Fatalf("the knee is at %v of what it can do, or at %d instead of %d", loads[at], same, at)
 		}
@@ -86,34 +88,4 @@ func plainSpaces(s string) string {
 		}
 	}
 	return string(out)
-}
-
-func TestAxesShowAllValuesWithTicksInOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		by := rapid.SampledFrom([]projection{linear, logged}).Draw(t, "projection")
-		values := rapid.SliceOfN(rapid.Float64Range(1e-9, 1e18), 1, 20).Draw(t, "values")
-		if rapid.Bool().Draw(t, "around a power of ten") {
-			power := math.Pow(10, float64(rapid.IntRange(-8, 17).Draw(t, "power")))
-			for i := range values {
-				values[i] = power * rapid.Float64Range(0.7, 1.3).Draw(t, "share")
-			}
-		}
-		a := axis{by: by, format: formatCount}
-		wanted := rapid.IntRange(2, 8).Draw(t, "ticks")
-		a.fit(values, wanted)
-		if len(a.ticks) < 1 || len(a.ticks) > 3*wanted+1 {
-			t.Fatalf("there are %d ticks: %v", len(a.ticks), a.ticks)
-		}
-		for i := 1; i < len(a.ticks); i++ {
-			if a.ticks[i].value <= a.ticks[i-1].value {
-				t.Fatalf("the ticks are %v", a.ticks)
-			}
-		}
-		for _, v := range values {
-			p, _ := by.project(v)
-			if p < a.low || p > a.high+1e-9*math.Abs(a.high) {
-				t.Fatalf("%v is not between %v and %v", p, a.low, a.high)
-			}
-		}
-	})
 }

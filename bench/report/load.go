@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
 // behind is the share of the offered load below which a subject has not kept up.
 const behind = 0.95
 
-// widest is the maximum factor between loads on a linear axis.
+// widest is the maximum factor between loads on a chart.Linear axis.
 const widest = 30
 
 // markLabel is the maximum width of the name of a subject at its knee.
@@ -60,23 +61,23 @@ func (s *scenario) curves(latency string) []curve {
 	return out
 }
 
-// projectionOf returns the projection of the loads of curves: by their logarithm if they differ much.
-func projectionOf(curves []curve) projection {
+// projectionOf returns the chart.Projection of the loads of curves: by their logarithm if they differ much.
+func projectionOf(curves []curve) chart.Projection {
 	if len(curves) == 0 {
-		return linear
+		return chart.Linear
 	}
 	least, most := curves[0].series[0].offered, 0.0
 	for _, c := range curves {
 		least, most = min(least, c.series[0].offered), max(most, c.series[len(c.series)-1].offered)
 	}
 	if most/least > widest {
-		return logged
+		return chart.Logged
 	}
-	return linear
+	return chart.Linear
 }
 
-// findKnee sets the knee of the p99 of a curve with loads drawn by a projection.
-func (c *curve) findKnee(latency string, by projection) {
+// findKnee sets the knee of the p99 of a curve with loads drawn by a chart.Projection.
+func (c *curve) findKnee(latency string, by chart.Projection) {
 	var loads, p99s []float64
 	for _, x := range c.series {
 		loads, p99s = append(loads, x.offered), append(p99s, x.quantile(latency, 0.99).median)
@@ -86,51 +87,51 @@ func (c *curve) findKnee(latency string, by projection) {
 	}
 }
 
-func drawCurves(id, latency string, curves []curve, goals []goal) figure {
+func drawCurves(id, latency string, curves []curve, goals []chart.Goal) figure {
 	f := figure{ID: id, Title: titleOf(latency) + " against load"}
 	f.Table = grid{Head: []string{"Subject", "offered", "rate", "p50", "p99", "p99.9", ""}}
-	fr := &frame{
-		height: 280, goals: goals,
-		x: axis{label: "offered load, tasks per second", format: formatCount},
-		y: axis{label: "latency (logarithmic)", by: logged, format: formatTime},
+	fr := &chart.Frame{
+		Height: 280, Goals: goals,
+		X: chart.Axis{Label: "offered load, tasks per second", Format: formatCount},
+		Y: chart.Axis{Label: "latency (logarithmic)", By: chart.Logged, Format: formatTime},
 	}
 	for i, c := range curves {
-		style := c.subject.style % styles
+		style := c.subject.style % chart.Styles
 		if len(curves) == 1 {
 			style = 0
 		}
-		fr.lines = append(fr.lines, c.line(latency, 0.5, 2*i, style), c.line(latency, 0.99, 2*i+1, style))
+		fr.Lines = append(fr.Lines, c.line(latency, 0.5, 2*i, style), c.line(latency, 0.99, 2*i+1, style))
 		f.Legend = append(f.Legend,
 			newEntry(2*i+1, style, false, c.subject.label+", p99"), newEntry(2*i, style, true, c.subject.label+", p50"))
 		if c.knee >= 0 {
-			fr.marks = append(fr.marks, c.mark(latency, 2*i+1, style, len(curves) > 1))
+			fr.Marks = append(fr.Marks, c.mark(latency, 2*i+1, style, len(curves) > 1))
 		}
 		f.Table.Rows = append(f.Table.Rows, c.rows(latency)...)
 		f.Caption += c.sentence() + " "
 	}
 	f.Caption += fmt.Sprintf("Hollow points did not keep up: they ended less than %g %% of what was offered.", 100*behind)
-	if fr.x.by = projectionOf(curves); fr.x.by == logged {
-		fr.x.label += " (logarithmic)"
+	if fr.X.By = projectionOf(curves); fr.X.By == chart.Logged {
+		fr.X.Label += " (logarithmic)"
 	}
-	fr.fit(6, 6)
+	fr.Fit(6, 6)
 	desc := "p50 and p99 over the offered load, with the knee of each p99 marked. " + f.Caption
-	f.Drawing = drawFrames(f.Title, desc, id, fr).markup()
+	f.Drawing = chart.Draw(f.Title, desc, id, fr)
 	return f
 }
 
-func (c curve) line(latency string, q float64, key, style int) line {
-	l := line{key: key, style: style, dashed: q == 0.5}
+func (c curve) line(latency string, q float64, key, style int) chart.Line {
+	l := chart.Line{Key: key, Style: style, Dashed: q == 0.5}
 	for _, s := range c.series {
 		v := s.quantile(latency, q)
 		if !v.ok() {
 			continue
 		}
-		l.points = append(l.points, point{
-			x: s.offered, y: v.median, hollow: s.behind(),
-			tip: fmt.Sprintf("%s at %s: p%g %s", c.subject.label, formatRate(s.offered), 100*q, v.text(formatTime)),
+		l.Points = append(l.Points, chart.Point{
+			X: s.offered, Y: v.median, Hollow: s.behind(),
+			Tip: fmt.Sprintf("%s at %s: p%g %s", c.subject.label, formatRate(s.offered), 100*q, v.text(formatTime)),
 		})
 		if q != 0.5 {
-			l.band = append(l.band, between{s.offered, v.low, v.high})
+			l.Band = append(l.Band, chart.Between{X: s.offered, Low: v.low, High: v.high})
 		}
 	}
 	return l
@@ -142,12 +143,12 @@ func (s *series) behind() bool {
 	return r.ok() && r.median < behind*s.offered
 }
 
-func (c curve) mark(latency string, key, style int, named bool) mark {
+func (c curve) mark(latency string, key, style int, named bool) chart.Mark {
 	s := c.series[c.knee]
-	m := mark{key: key, style: style, x: s.offered, y: s.quantile(latency, 0.99).median, tip: c.sentence()}
-	m.label = "knee at " + formatRate(s.offered)
+	m := chart.Mark{Key: key, Style: style, X: s.offered, Y: s.quantile(latency, 0.99).median, Tip: c.sentence()}
+	m.Label = "knee at " + formatRate(s.offered)
 	if named {
-		m.label = fitted(c.subject.label, markLabel) + ": " + m.label
+		m.Label = chart.Fitted(c.subject.label, markLabel) + ": " + m.Label
 	}
 	return m
 }

@@ -5,53 +5,22 @@ import (
 	"slices"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
-// goal is a wanted value, drawn as a line across a frame.
-type goal struct {
-	y     float64
-	label string
-}
-
-// labelPitch is the minimum distance of two lines of goals that both have a label.
-const labelPitch = 16.0
-
 // goals returns the objectives for a latency in the results of the scenario, each once.
-func (s *scenario) goals(latency string) (out []goal) {
+func (s *scenario) goals(latency string) (out []chart.Goal) {
 	for _, res := range s.results {
 		o := res.Objective
 		if o == nil || o.Latency != latency {
 			continue
 		}
-		g := goal{float64(o.Below), fmt.Sprintf("objective: p%s < %s", digits4(100*o.Quantile), formatTime(float64(o.Below)))}
+		g := chart.Goal{Y: float64(o.Below), Label: fmt.Sprintf("objective: p%s < %s", digits4(100*o.Quantile), formatTime(float64(o.Below)))}
 		if !slices.Contains(out, g) {
 			out = append(out, g)
 		}
 	}
 	return out
-}
-
-// drawGoals draws a line across for each goal, with a label at its right end.
-func (c *canvas) drawGoals() *element {
-	g := el("g", "class", "goals")
-	var labelled []float64
-	for _, goal := range c.goals {
-		y, ok := c.y.place(goal.y, c.bottom, c.top)
-		if !ok {
-			continue
-		}
-		g.add(el("line", "x1", c.left, "x2", c.right, "y1", y, "y2", y))
-		if slices.ContainsFunc(labelled, func(other float64) bool { return max(y-other, other-y) < labelPitch }) {
-			continue
-		}
-		labelled = append(labelled, y)
-		at := y - 5
-		if at < c.top+labelPitch { // the labels of marks are above the inside
-			at = y + 14
-		}
-		g.add(el("text", "x", c.right-4, "y", at, "text-anchor", "end").says(goal.label))
-	}
-	return g
 }
 
 // objective returns whether a series met its objective, in words; "" if it has none.

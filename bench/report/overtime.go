@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
 const (
@@ -87,36 +88,36 @@ type course struct {
 	of     func(interval) float64
 }
 
-func drawOverTime(id, label string, all []interval, goals []goal) figure {
+func drawOverTime(id, label string, all []interval, goals []chart.Goal) figure {
 	key := 0
 	var legend []entry
-	panel := func(name string, height float64, by projection, format func(float64) string, courses ...course) *frame {
-		f := &frame{height: height, x: axis{label: "time since the first submit", format: formatSeconds}, y: axis{label: name, by: by, format: format}}
+	panel := func(name string, height float64, by chart.Projection, format func(float64) string, courses ...course) *chart.Frame {
+		f := &chart.Frame{Height: height, X: chart.Axis{Label: "time since the first submit", Format: formatSeconds}, Y: chart.Axis{Label: name, By: by, Format: format}}
 		for _, c := range courses {
-			f.lines = append(f.lines, c.line(key, all, format))
+			f.Lines = append(f.Lines, c.line(key, all, format))
 			if len(courses) > 1 {
 				legend = append(legend, newEntry(key, c.style, c.dashed, c.name))
 			}
 			key++
 		}
-		if by == logged {
-			f.goals = goals
+		if by == chart.Logged {
+			f.Goals = goals
 		}
-		f.fit(6, 4)
+		f.Fit(6, 4)
 		return f
 	}
-	rates := panel("tasks per second", 130, linear, formatCount,
+	rates := panel("tasks per second", 130, chart.Linear, formatCount,
 		course{"submitted", 4, true, func(i interval) float64 { return i.submitted }},
 		course{"finished", 0, false, func(i interval) float64 { return i.finished }})
-	starts := panel("insert to start (logarithmic)", 100, logged, formatTime,
+	starts := panel("insert to start (logarithmic)", 100, chart.Logged, formatTime,
 		course{"start p99", 1, false, func(i interval) float64 { return above0(i.p99) }},
 		course{"start p50", 2, true, func(i interval) float64 { return above0(i.p50) }})
-	cpu := panel("cores in use", 60, linear, formatCores, course{"cores", 3, false, func(i interval) float64 { return i.cpu }})
-	memory := panel(memoryName, 60, linear, formatBytes, course{"resident", 5, false, func(i interval) float64 { return i.resident }})
+	cpu := panel("cores in use", 60, chart.Linear, formatCores, course{"cores", 3, false, func(i interval) float64 { return i.cpu }})
+	memory := panel(memoryName, 60, chart.Linear, formatBytes, course{"resident", 5, false, func(i interval) float64 { return i.resident }})
 	desc := "Four graphs below each other over the time of one run: tasks submitted and finished per second, insert to start, cores in use and resident memory. The table below has the numbers."
 	return figure{
 		ID: id, Title: label, Legend: legend, Table: timeTable(all),
-		Drawing: drawFrames("Over time: "+label, desc, id, rates, starts, cpu, memory).markup(),
+		Drawing: chart.Draw("Over time: "+label, desc, id, rates, starts, cpu, memory),
 	}
 }
 
@@ -128,13 +129,13 @@ func above0(v float64) float64 {
 	return v
 }
 
-func (c course) line(key int, all []interval, format func(float64) string) line {
-	l := line{key: key, style: c.style, dashed: c.dashed}
+func (c course) line(key int, all []interval, format func(float64) string) chart.Line {
+	l := chart.Line{Key: key, Style: c.style, Dashed: c.dashed}
 	for _, i := range all {
 		v := c.of(i)
-		l.points = append(l.points, point{
-			x: i.at, y: v, bare: len(all) > mostDots,
-			tip: fmt.Sprintf("%s at %s: %s", c.name, formatSeconds(i.at), format(v)),
+		l.Points = append(l.Points, chart.Point{
+			X: i.at, Y: v, Bare: len(all) > mostDots,
+			Tip: fmt.Sprintf("%s at %s: %s", c.name, formatSeconds(i.at), format(v)),
 		})
 	}
 	return l

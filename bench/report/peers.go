@@ -4,31 +4,8 @@ import (
 	"fmt"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/chart"
 )
-
-// Sizes of bars.
-const (
-	barLeft   = 4.0
-	barRight  = drawingWidth - 100 // values are to the right of it
-	barTop    = 6.0
-	barHeight = 12.0
-	barPitch  = 40.0 // including the name above
-	barLabel  = drawingWidth - barLeft
-)
-
-// bars is a drawing of bars below each other, each from low to high.
-type bars struct {
-	x    axis
-	rows []bar
-}
-
-type bar struct {
-	label, tip, value string
-	style             int
-	from, to          float64 // of the bar
-	low, high         float64 // of the whisker at its end; equal if there is none
-	state             state
-}
 
 // sideBySide draws subjects side by side, for every load that several of them had.
 func (s *scenario) sideBySide(id string) group {
@@ -73,19 +50,19 @@ func drawRates(id string, load float64, chosen []*series) figure {
 		Caption: "Tasks ended per second. Bars are medians of the runs, whiskers reach from the lowest to the highest.",
 		Table:   grid{Head: []string{"Subject", "rate", "runs", "checks", "durability"}},
 	}
-	b := bars{x: axis{label: "tasks per second", format: formatCount}}
+	b := chart.Bars{X: chart.Axis{Label: "tasks per second", Format: formatCount}}
 	for _, s := range chosen {
 		v, c := s.rate(), s.checks()
 		f.Table.Rows = append(f.Table.Rows, row{c.state, []string{s.subject.label, v.cell(formatRate), fmt.Sprint(v.n), c.text(), s.subject.Durability}})
 		if !v.ok() {
 			continue
 		}
-		b.rows = append(b.rows, bar{
-			label: s.subject.label, style: s.subject.style % styles, value: formatRate(v.median), state: c.state,
-			to: v.median, low: v.low, high: v.high, tip: s.subject.label + ": " + v.text(formatRate) + ", " + c.text(),
+		b.Rows = append(b.Rows, chart.Bar{
+			Label: barLabel(s, c), Style: s.subject.style % chart.Styles, Value: formatRate(v.median), Bad: c.state == failed,
+			To: v.median, Low: v.low, High: v.high, Tip: s.subject.label + ": " + v.text(formatRate) + ", " + c.text(),
 		})
 	}
-	f.Drawing = b.draw(f.Title, id)
+	f.Drawing = b.Draw(f.Title, "Bars of "+result.Counted(len(b.Rows), "subject")+"; the table below has the numbers.", id)
 	return f
 }
 
@@ -95,20 +72,28 @@ func drawStarts(id string, load float64, chosen []*series) (figure, bool) {
 		Caption: "Bars reach from the p50 to the p99 of the median run, so shorter and further left is better. The axis is logarithmic.",
 		Table:   grid{Head: []string{"Subject", "p50", "p99", "checks"}},
 	}
-	b := bars{x: axis{label: "insert to start, p50 to p99 (logarithmic)", by: logged, format: formatTime}}
+	b := chart.Bars{X: chart.Axis{Label: "insert to start, p50 to p99 (logarithmic)", By: chart.Logged, Format: formatTime}}
 	for _, s := range chosen {
 		p50, p99, c := s.quantile(result.InsertToStart, 0.5), s.quantile(result.InsertToStart, 0.99), s.checks()
 		f.Table.Rows = append(f.Table.Rows, row{c.state, []string{s.subject.label, p50.cell(formatTime), p99.cell(formatTime), c.text()}})
 		if !p50.ok() || !p99.ok() {
 			continue
 		}
-		b.rows = append(b.rows, bar{
-			label: s.subject.label, style: s.subject.style % styles, state: c.state,
-			from: p50.median, to: p99.median, low: p99.median, high: p99.median,
-			value: formatTime(p50.median) + " to " + formatTime(p99.median),
-			tip:   fmt.Sprintf("%s: p50 %s, p99 %s, %s", s.subject.label, p50.text(formatTime), p99.text(formatTime), c.text()),
+		b.Rows = append(b.Rows, chart.Bar{
+			Label: barLabel(s, c), Style: s.subject.style % chart.Styles, Bad: c.state == failed,
+			From: p50.median, To: p99.median, Low: p99.median, High: p99.median,
+			Value: formatTime(p50.median) + " to " + formatTime(p99.median),
+			Tip:   fmt.Sprintf("%s: p50 %s, p99 %s, %s", s.subject.label, p50.text(formatTime), p99.text(formatTime), c.text()),
 		})
 	}
-	f.Drawing = b.draw(f.Title, id)
-	return f, len(b.rows) > 0
+	f.Drawing = b.Draw(f.Title, "Bars of "+result.Counted(len(b.Rows), "subject")+"; the table below has the numbers.", id)
+	return f, len(b.Rows) > 0
+}
+
+// barLabel returns the label of the bar of a series.
+func barLabel(s *series, c checks) string {
+	if c.state == failed {
+		return "✗ check failed: " + s.subject.label
+	}
+	return s.subject.label
 }

@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
 // mostLines is the maximum number of lines of a drawing.
-const mostLines = styles
+const mostLines = chart.Styles
 
 // shares are the quantiles in tables.
 var shares = []float64{0.5, 0.9, 0.99, 0.999, 0.9999}
@@ -98,21 +99,21 @@ func thin(all []*series) []*series {
 	return out
 }
 
-func drawPercentiles(id, latency string, all []*series, goals []goal) figure {
+func drawPercentiles(id, latency string, all []*series, goals []chart.Goal) figure {
 	chosen := thin(all)
 	labels, styleOf := labelsOf(chosen), stylesOf(chosen)
-	fr := &frame{
-		height: 240, goals: goals,
-		x: axis{label: "percentile", by: percent, format: formatShare},
-		y: axis{label: "latency (logarithmic)", by: logged, format: formatTime},
+	fr := &chart.Frame{
+		Height: 240, Goals: goals,
+		X: chart.Axis{Label: "percentile", By: chart.Percent, Format: formatShare, Shares: shares},
+		Y: chart.Axis{Label: "latency (logarithmic)", By: chart.Logged, Format: formatTime},
 	}
 	for i, s := range chosen {
-		fr.lines = append(fr.lines, percentileLine(s, latency, labels[i], i, styleOf(i)))
+		fr.Lines = append(fr.Lines, percentileLine(s, latency, labels[i], i, styleOf(i)))
 	}
-	fr.fit(6, 6)
+	fr.Fit(6, 6)
 	f := figure{ID: id, Title: titleOf(latency), Caption: caption(latency, all, chosen), Legend: entriesOf(chosen, labels, styleOf)}
 	desc := fmt.Sprintf("Percentiles of %s for %d series; the table below has the numbers.", latency, len(chosen))
-	f.Drawing = drawFrames(f.Title, desc, id, fr).markup()
+	f.Drawing = chart.Draw(f.Title, desc, id, fr)
 	f.Table = percentileTable(latency, all)
 	if len(subjectsOf(chosen)) == 1 && len(chosen) > 1 {
 		f.Title += ", " + chosen[0].subject.label
@@ -141,19 +142,19 @@ func caption(latency string, all, chosen []*series) string {
 	return text + "."
 }
 
-func percentileLine(s *series, latency, label string, key, style int) line {
-	l := line{key: key, style: style}
+func percentileLine(s *series, latency, label string, key, style int) chart.Line {
+	l := chart.Line{Key: key, Style: style}
 	for _, q := range quantilesOf(s, latency) {
 		v := s.quantile(latency, q)
 		if !v.ok() {
 			continue
 		}
-		p := point{x: q, y: v.median}
+		p := chart.Point{X: q, Y: v.median}
 		if slices.Contains(shares, q) {
-			p.tip = fmt.Sprintf("%s: %s of tasks within %s", label, formatShare(q), v.text(formatTime))
+			p.Tip = fmt.Sprintf("%s: %s of tasks within %s", label, formatShare(q), v.text(formatTime))
 		}
-		l.points = append(l.points, p)
-		l.band = append(l.band, between{q, v.low, v.high})
+		l.Points = append(l.Points, p)
+		l.Band = append(l.Band, chart.Between{X: q, Low: v.low, High: v.high})
 	}
 	return l
 }
@@ -176,7 +177,7 @@ func quantilesOf(s *series, latency string) []float64 {
 		out = append(out, 1-math.Pow(10, -i/stepsPerNine))
 	}
 	for _, q := range shares {
-		if at, _ := percent.project(q); at <= nines+1e-9 && !slices.ContainsFunc(out, func(o float64) bool { return math.Abs(o-q) < 1e-9 }) {
+		if at, _ := chart.Percent.Project(q); at <= nines+1e-9 && !slices.ContainsFunc(out, func(o float64) bool { return math.Abs(o-q) < 1e-9 }) {
 			out = append(out, q)
 		}
 	}

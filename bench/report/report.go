@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/chart"
 )
 
 var (
@@ -84,7 +85,7 @@ func newPage(results []*result.Result) *page {
 	sum := sha256.Sum256([]byte(scriptText))
 	p := &page{
 		Title:    "Benchmark report",
-		Style:    template.CSS(styleText),
+		Style:    template.CSS(chart.Style() + styleText),
 		Script:   template.JS(scriptText),
 		Policy:   "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'",
 		When:     when(results),

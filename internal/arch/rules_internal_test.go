@@ -22,6 +22,10 @@ var internalRules = []rule{
 		Why: "numbers are read and written alike wherever they come from",
 	},
 	{
+		Of:  "internal/chart",
+		Why: "drawings know nothing of where their numbers come from",
+	},
+	{
 		Of:  "internal/suggest",
 		Why: "a name is looked for alike wherever it may be misspelled",
 	},

@@ -18,7 +18,7 @@ var programRules = []rule{
 	},
 	{
 		Of:  "bench/report",
-		May: []string{"bench/result", "internal/machine", "internal/units"},
+		May: []string{"bench/result", "internal/chart", "internal/machine", "internal/units"},
 		Why: "a page is drawn from results alone",
 	},
 	{

@@ -1,24 +1,24 @@
-package report
+package chart
 
 import (
 	"math"
 )
 
-// projection is the mapping of values to lengths.
-type projection int
+// Projection is the mapping of values to lengths.
+type Projection int
 
 const (
-	linear  projection = iota
-	logged             // by their logarithm; values are above 0
-	percent            // shares below 1, by the number of their nines
+	Linear  Projection = iota
+	Logged             // by their logarithm; values are above 0
+	Percent            // shares below 1, by the number of their nines
 )
 
-// project returns a value as a length in an arbitrary unit; ok is false if the value cannot be drawn.
-func (p projection) project(v float64) (at float64, ok bool) {
+// Project returns a value as a length in an arbitrary unit; ok is false if the value cannot be drawn.
+func (p Projection) Project(v float64) (at float64, ok bool) {
 	switch p {
-	case logged:
+	case Logged:
 		at = math.Log10(v)
-	case percent:
+	case Percent:
 		at = -math.Log10(1 - v)
 	default:
 		at = v
@@ -32,32 +32,33 @@ type tick struct {
 	label string
 }
 
-// axis is one axis of a frame.
-type axis struct {
-	label  string
-	by     projection
-	format func(float64) string
-	low    float64 // least visible value, projected
-	high   float64
-	ticks  []tick
+// Axis is one axis of a drawing.
+type Axis struct {
+	Label  string
+	By     Projection
+	Format func(float64) string // of ticks
+	Shares []float64            // ascending; the ticks of [Percent], besides 0
+
+	low, high float64 // least and greatest visible value, projected
+	ticks     []tick
 }
 
 // fit sets the range of an axis so that it shows all values that can be drawn, and gives it about the
 // wanted number of ticks.
-func (a *axis) fit(values []float64, wanted int) {
+func (a *Axis) fit(values []float64, wanted int) {
 	low, high, found := math.Inf(1), math.Inf(-1), false
 	for _, v := range values {
-		if _, ok := a.by.project(v); ok {
+		if _, ok := a.By.Project(v); ok {
 			low, high, found = min(low, v), max(high, v), true
 		}
 	}
 	if !found {
 		low, high = 1, 1
 	}
-	switch a.by {
-	case logged:
+	switch a.By {
+	case Logged:
 		a.fitLog(low, high, wanted)
-	case percent:
+	case Percent:
 		a.fitPercent(high)
 	default:
 		a.fitLinear(min(0, low), high, wanted)
@@ -65,7 +66,7 @@ func (a *axis) fit(values []float64, wanted int) {
 }
 
 // fitLinear sets ticks that are multiples of 1, 2 or 5 times a power of ten.
-func (a *axis) fitLinear(low, high float64, wanted int) {
+func (a *Axis) fitLinear(low, high float64, wanted int) {
 	if high <= low {
 		high = low + max(1, math.Abs(low))
 	}
@@ -84,12 +85,12 @@ func (a *axis) fitLinear(low, high float64, wanted int) {
 		a.low, a.high = low, high
 	}
 	for i := from; i <= to && len(a.ticks) <= 3*wanted; i++ {
-		a.ticks = append(a.ticks, tick{i * unit, a.format(i * unit)})
+		a.ticks = append(a.ticks, tick{i * unit, a.Format(i * unit)})
 	}
 }
 
 // fitLog sets ticks that are powers of ten, or 1, 2 and 5 times them if there are few.
-func (a *axis) fitLog(low, high float64, wanted int) {
+func (a *Axis) fitLog(low, high float64, wanted int) {
 	const pad = 0.04 // beyond the data at both ends, as a share of a decade and of the range
 	from, to := math.Log10(low), math.Log10(high)
 	room := pad * (1 + to - from)
@@ -107,12 +108,12 @@ func (a *axis) fitLog(low, high float64, wanted int) {
 }
 
 // logTicks returns the ticks that an axis has room for, in steps of whole decades.
-func (a *axis) logTicks(every float64, steps []float64) (out []tick) {
+func (a *Axis) logTicks(every float64, steps []float64) (out []tick) {
 	for e := math.Floor(a.low); e <= a.high; e += every {
 		for _, s := range steps {
 			v := s * math.Pow(10, e)
 			if at := math.Log10(v); at >= a.low && at <= a.high && v > 0 {
-				out = append(out, tick{v, a.format(v)})
+				out = append(out, tick{v, a.Format(v)})
 			}
 		}
 	}
@@ -120,21 +121,21 @@ func (a *axis) logTicks(every float64, steps []float64) (out []tick) {
 }
 
 // fitPercent shows shares from 0 to that of the slowest task drawn.
-func (a *axis) fitPercent(high float64) {
+func (a *Axis) fitPercent(high float64) {
 	a.low = 0
-	a.high, _ = percent.project(high)
+	a.high, _ = Percent.Project(high)
 	a.high = max(a.high, 1)
-	for _, q := range append([]float64{0}, shares...) {
-		if at, _ := percent.project(q); at <= a.high+1e-9 {
-			a.ticks = append(a.ticks, tick{q, a.format(q)})
+	for _, q := range append([]float64{0}, a.Shares...) {
+		if at, _ := Percent.Project(q); at <= a.high+1e-9 {
+			a.ticks = append(a.ticks, tick{q, a.Format(q)})
 		}
 	}
 }
 
 // place returns the position of a value between from and to, the ends of the axis in pixels. A value
 // outside is drawn at the end.
-func (a *axis) place(v, from, to float64) (at float64, ok bool) {
-	p, ok := a.by.project(v)
+func (a *Axis) place(v, from, to float64) (at float64, ok bool) {
+	p, ok := a.By.Project(v)
 	if !ok {
 		return 0, false
 	}

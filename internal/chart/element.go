@@ -1,4 +1,4 @@
-package report
+package chart
 
 import (
 	"fmt"
@@ -110,8 +110,8 @@ func widthOf(s string) (width float64) {
 	return width
 }
 
-// fitted cuts text to an approximate width.
-func fitted(s string, width float64) string {
+// Fitted cuts text to an approximate width in pixels of a drawing.
+func Fitted(s string, width float64) string {
 	if widthOf(s) <= width {
 		return s
 	}
