@@ -217,6 +217,7 @@ const (
 	ReasonHandler   ReasonCode = "handler"    // its handler is down
 	ReasonDatabase  ReasonCode = "database"   // its database, one of several, does not answer
 	ReasonKey       ReasonCode = "key"        // the node lacks the key to decode its payload
+	ReasonUnknown   ReasonCode = "unknown"    // of a time that has passed: the node has no notes of it, see [Client.WaitHistory]
 	ReasonUnwritten ReasonCode = "unwritten"  // a change of it is not in the store yet
 	ReasonBus       ReasonCode = "bus"        // hints do not reach the node that is to start it, which finds it in the store within about a second
 )
@@ -240,6 +241,23 @@ type Reason struct {
 
 	Head      task.ID // for [ReasonBehind]: the task that is before it; zero if there is none
 	HeadState State   // the state of that task; empty if there is none
+}
+
+// WaitHistory says how long a task has waited for what. The node that answers knows what it has kept waiting itself since
+// NotedSince, in seconds: other times have the code [ReasonUnknown].
+type WaitHistory struct {
+	Waits      []Wait // in the order in which the task began to wait for each
+	NotedSince time.Time
+	Node       string // the name of the node that answers
+}
+
+// Wait is the time that a task has waited for one thing, or, with [ReasonRunning], has run.
+type Wait struct {
+	Code         ReasonCode
+	Text         string // to be read, not parsed
+	Limit, Value string // as in [Reason]
+	Total        time.Duration
+	From, Until  time.Time // of the first and of the last time
 }
 
 func (d *decoder) task(m *taskenginev1.Task) *Task {

@@ -281,6 +281,22 @@ func (c *Client) Why(ctx context.Context, id task.ID) ([]Reason, error) {
 	return reasons, nil
 }
 
+// WaitHistory returns how long a task has waited for what. See [WaitHistory] for what the node does not know.
+func (c *Client) WaitHistory(ctx context.Context, id task.ID) (*WaitHistory, error) {
+	res, err := call[taskenginev1.WhyResponse](ctx, c, taskenginev1connect.TaskServiceWhyProcedure, &taskenginev1.WhyRequest{Id: id.String(), History: true}, true)
+	if err != nil {
+		return nil, err
+	}
+	h := &WaitHistory{Node: res.GetNode(), NotedSince: timeOf(res.GetNotedSince())}
+	for _, w := range res.GetWaits() {
+		h.Waits = append(h.Waits, Wait{
+			Code: ReasonCode(w.GetCode()), Text: w.GetText(), Limit: w.GetLimit(), Value: w.GetValue(),
+			Total: w.GetTotal().AsDuration(), From: timeOf(w.GetFrom()), Until: timeOf(w.GetUntil()),
+		})
+	}
+	return h, nil
+}
+
 // decodeTask returns no task with an error.
 func decodeTask(m *taskenginev1.Task) (*Task, error) {
 	var d decoder

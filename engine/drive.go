@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/blocks"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/internal/workpool"
@@ -20,6 +21,8 @@ type state struct {
 	attempts map[task.ID]*attempt // with a running handler
 	begun    []*attempt           // buffer of perform
 	waiters  waiters
+	blocks   *blocks.Log   // what kept tasks from starting
+	isNoting bool          // noteLoop looks at that
 	effects  shell.Effects // buffer of tell
 	events   shell.Events  // buffer of drain
 	armed    time.Time     // when the ticker wakes
@@ -124,6 +127,10 @@ func (e *Engine) perform(ef *shell.Effects) news {
 	if wake := s.Wake(); !wake.IsZero() && (s.armed.IsZero() || wake.Before(s.armed)) {
 		s.armed = wake
 		e.wakes.tick.Set()
+	}
+	if !s.isNoting && s.Core().HasUnnoted() {
+		s.isNoting = true
+		e.wakes.blocks.Set()
 	}
 	return news{ef.Replies, ef.Logs, ef.Failure}
 }

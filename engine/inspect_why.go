@@ -65,6 +65,7 @@ const (
 	CodeDatabase  = "database"   // its database, one of several, does not answer
 	CodeKey       = "key"        // this node cannot decode its contents, because it lacks the key
 	CodeBus       = "bus"        // hints do not reach the node that is to start it: that node finds it in the store, within about a second
+	CodeUnknown   = "unknown"    // of a time that has passed: this node does not know
 	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/blocks"
 	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
@@ -173,6 +174,7 @@ type abilities struct {
 type wakes struct {
 	tick      wakeup.Signal // tickLoop: it must wait for another time
 	uncertain wakeup.Signal // uncertainLoop: there are uncertain tasks
+	blocks    wakeup.Signal // noteLoop: tasks may wait for something
 }
 
 // ends are the signs of how far the engine has come, and what ends it.
@@ -243,6 +245,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		e.handlers.pools.leave()
 		return nil, fmt.Errorf("engine: %w", err)
 	}
+	e.mu.Lock()
+	e.state.blocks = blocks.New(e.state.clock.now())
+	e.mu.Unlock()
 	for _, l := range e.lanes {
 		for _, w := range e.writersOf(l) {
 			e.duties.Go(func() { w.run(background) })
@@ -255,6 +260,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.readLoop(background) })
 	e.duties.Go(func() { e.tickLoop(background) })
 	e.duties.Go(func() { e.uncertainLoop(background) })
+	e.duties.Go(func() { e.noteLoop(background) })
 	e.duties.Go(func() { e.reconcileLoop(background) })
 	e.duties.Go(func() { e.keyLoop(background) })
 	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
@@ -318,7 +324,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		handlers: handlers{calls: calls, pools: newPools(c.Handlers)},
 		limits:   newLiveLimits(), backlogs: backlogs{droppers: make(map[string]*dropper)},
 		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)},
-		wakes:  wakes{tick: wakeup.New(), uncertain: wakeup.New()},
+		wakes:  wakes{tick: wakeup.New(), uncertain: wakeup.New(), blocks: wakeup.New()},
 		ends: ends{
 			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 		},

@@ -325,6 +325,15 @@ func TestAPausedTypeStartsNothingUntilItIsResumed(t *testing.T) {
 	if err != nil || why.GetReasons()[0].GetCode() != "paused" {
 		t.Errorf("why says %v, %v", why, err)
 	}
+	past, err := c.Why(t.Context(), &taskenginev1.WhyRequest{Id: id, History: true})
+	if err != nil || past.GetNotedSince() == nil || len(past.GetReasons()) == 0 {
+		t.Errorf("its history is %v, %v", past, err)
+	}
+	for _, w := range past.GetWaits() {
+		if w.GetCode() != "paused" && w.GetCode() != "queue" || w.GetTotal().AsDuration() <= 0 || w.GetFrom() == nil || w.GetUntil() == nil {
+			t.Errorf("it has waited for %v", w)
+		}
+	}
 	types, err := c.ListTypes(t.Context(), &taskenginev1.ListTypesRequest{})
 	if err != nil {
 		t.Fatal(err)

@@ -277,5 +277,20 @@ func (a *API) Why(ctx context.Context, req *taskenginev1.WhyRequest) (*taskengin
 			}
 		}
 	}
-	return &taskenginev1.WhyResponse{Task: summaryOf(t), Reasons: reasonsOf(reasons)}, nil
+	res := &taskenginev1.WhyResponse{Task: summaryOf(t), Reasons: reasonsOf(reasons)}
+	if !req.GetHistory() {
+		return res, nil
+	}
+	_, h, err := a.engine.WaitHistory(ctx, id)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	res.NotedSince, res.Node = stamp(h.Since), text(h.Node)
+	for _, w := range h.Waits {
+		res.Waits = append(res.Waits, &taskenginev1.Wait{
+			Code: w.Code, Text: text(w.Text), Limit: w.Limit, Value: text(w.Value),
+			Total: durationpb.New(w.For), From: stamp(w.From), Until: stamp(w.Until),
+		})
+	}
+	return res, nil
 }

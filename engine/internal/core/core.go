@@ -74,6 +74,7 @@ type Core struct {
 	delayedAt    int64     // the time of the table of the next look at them
 	saving       int       // number of saves under way
 	draining     bool
+	unnoted      bool // types were paused, resumed, stopped or allowed to start again since the last EachBlock
 	suspended    bool
 	losses       uint64        // how often the node has lost its permits
 	stepped      time.Duration // the sum of the steps of the clock, see Step
@@ -155,6 +156,7 @@ func New(c Config) *Core {
 		pools:    make(map[string]*pool),
 		held:     holding{aside: make(map[task.ID]aside)},
 		grabs:    unlimited,
+		unnoted:  true,
 	}
 	for _, name := range c.Pools {
 		core.pools[name] = new(pool)
@@ -195,6 +197,7 @@ func (c *Core) Rules(name string) *task.Rules { return c.kind(name).rules }
 // back. Running tasks continue.
 func (c *Core) Pause(now time.Time, name string, paused bool) {
 	k := c.kind(name)
+	c.unnoted = c.unnoted || k.paused != paused
 	k.paused = paused
 	c.kinds[name] = k
 	c.table.Open(c.steady(now), name, k.open())
@@ -208,7 +211,7 @@ func (c *Core) StopType(now time.Time, name string, stopped bool) {
 	if !ok || k.stopped == stopped {
 		return
 	}
-	k.stopped = stopped
+	k.stopped, c.unnoted = stopped, true
 	c.table.Open(c.steady(now), name, k.open())
 	c.Tick(now)
 }

@@ -100,3 +100,34 @@ func (c *Core) Types() []TypeStatus {
 	slices.SortFunc(out, func(a, b TypeStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
+
+// Block is something that keeps tasks of this node from starting.
+type Block struct {
+	Type          string // "" for a limit
+	Stopped       bool   // of a type: it is stopped, and not paused
+	NoHandler     bool   // of a type: this node has no handler for it
+	table.Blocked        // of a limit
+}
+
+// HasUnnoted reports whether tasks wait for something that EachBlock may return, or types were paused or resumed since its last
+// call. It costs next to nothing.
+func (c *Core) HasUnnoted() bool { return c.unnoted || c.table.Len() > 0 }
+
+// EachBlock calls fn with what keeps tasks from starting now.
+func (c *Core) EachBlock(now time.Time, fn func(Block)) {
+	c.unnoted = false
+	for name, k := range c.kinds {
+		if !k.open() {
+			fn(Block{Type: name, NoHandler: !k.handled, Stopped: k.handled && !k.paused})
+		}
+	}
+	c.table.EachBlocked(c.steady(now), func(b table.Blocked) { fn(Block{Blocked: b}) })
+}
+
+// Counted returns the limits that count for the tasks of a queue, see table.Table.Counted.
+func (c *Core) Counted(now time.Time, q task.Queue) []table.Counted {
+	return c.table.Counted(c.steady(now), q)
+}
+
+// LimitNodes returns how many limits and values are in use.
+func (c *Core) LimitNodes() int { return c.table.Nodes() }

@@ -248,3 +248,17 @@ func TestJSONOnATerminalHasTheSameValueAndIsNotObeyed(t *testing.T) {
 		}
 	}
 }
+
+func TestTheHistoryOfATaskIsOneLineForEachThingThatItWaitedFor(t *testing.T) {
+	since := time.Date(2026, 11, 29, 1, 0, 0, 0, time.UTC)
+	text := historyText(&taskenginev1.WhyResponse{Node: "n1", NotedSince: timestamppb.New(since), Waits: []*taskenginev1.Wait{
+		{Code: "paused", Text: "type x was paused\x1b", Total: durationpb.New(90 * time.Second)},
+		{Code: "limit", Text: "limit l had no room", Total: durationpb.New(time.Hour)},
+	}})
+	want := "history, by the notes of node n1 since 2026-11-29T01:00:00Z:\n" +
+		"  paused      1m30s     type x was paused\\x1b\n" +
+		"  limit       1h0m      limit l had no room\n"
+	if text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}

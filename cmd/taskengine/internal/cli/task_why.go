@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -12,24 +13,41 @@ import (
 )
 
 func newTaskWhy(a *app) *cobra.Command {
-	return &cobra.Command{
+	var history bool
+	cmd := &cobra.Command{
 		Use:   "why ID",
 		Short: "Show the reasons why a task does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
-				res, err := call(cmd.Context(), c, c.Why, &taskenginev1.WhyRequest{Id: args[0]})
+				res, err := call(cmd.Context(), c, c.Why, &taskenginev1.WhyRequest{Id: args[0], History: history})
 				if err != nil {
 					return aboutTask(args[0], err)
 				}
 				if a.json() {
 					return a.printMessage(res)
 				}
-				_, err = fmt.Fprint(a.stdout, a.whyText(res, time.Now()))
+				text := a.whyText(res, time.Now())
+				if history {
+					text += historyText(res)
+				}
+				_, err = fmt.Fprint(a.stdout, text)
 				return err
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&history, "history", false, "also print how long it has waited for what")
+	return cmd
+}
+
+// historyText describes how long a task has waited for what, as lines of text.
+func historyText(res *taskenginev1.WhyResponse) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "history, by the notes of node %s since %s:\n", cmp.Or(clean(res.GetNode()), "-"), res.GetNotedSince().AsTime().Format(time.RFC3339))
+	for _, w := range res.GetWaits() {
+		fmt.Fprintf(&b, "  %-10s  %-8s  %s\n", clean(w.GetCode()), units.Span(w.GetTotal().AsDuration()), clean(w.GetText()))
+	}
+	return b.String()
 }
 
 // whyText describes why a task does not run, as lines of text.

@@ -2500,8 +2500,10 @@ func (x *WaitResponse) GetMissing() []string {
 }
 
 type WhyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Answer with how long the task has waited for what, too.
+	History       bool `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2543,10 +2545,22 @@ func (x *WhyRequest) GetId() string {
 	return ""
 }
 
+func (x *WhyRequest) GetHistory() bool {
+	if x != nil {
+		return x.History
+	}
+	return false
+}
+
 type WhyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Reasons       []*Reason              `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"` // the nearest first
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Task    *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Reasons []*Reason              `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"` // the nearest first
+	// With history: the time of the task, in the order in which it began to wait for each.
+	Waits []*Wait `protobuf:"bytes,3,rep,name=waits,proto3" json:"waits,omitempty"`
+	// With history: from when on this node knows what it kept waiting, and its name.
+	NotedSince    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=noted_since,json=notedSince,proto3" json:"noted_since,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2595,6 +2609,122 @@ func (x *WhyResponse) GetReasons() []*Reason {
 	return nil
 }
 
+func (x *WhyResponse) GetWaits() []*Wait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetNotedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotedSince
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// Wait says how long a task has waited for one thing, or has run.
+type Wait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// scheduled, signal, children, retry, paused, no_handler, limit, rate, queue, behind, unwritten,
+	// running, or unknown: this node has no notes of that time.
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`   // for display
+	Limit         string                 `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"` // for limit, rate and paused, as in Reason
+	Value         string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	Total         *durationpb.Duration   `protobuf:"bytes,5,opt,name=total,proto3" json:"total,omitempty"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`   // of the first time
+	Until         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"` // of the last time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Wait) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Wait) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Wait) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *Wait) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Wait) GetTotal() *durationpb.Duration {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+func (x *Wait) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Wait) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // Reason is one reason why a task does not run, or its present state.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2629,7 +2759,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2771,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2784,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reason) GetCode() string {
@@ -2767,7 +2897,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2909,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2922,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -2845,7 +2975,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2987,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +3000,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -2914,7 +3044,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3056,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3069,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -2991,7 +3121,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3133,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3146,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -3083,7 +3213,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3225,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3238,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -3156,7 +3286,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3298,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3311,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -3224,7 +3354,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3366,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3379,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TreeRequest) GetId() string {
@@ -3285,7 +3415,7 @@ type TreeResponse struct {
 
 func (x *TreeResponse) Reset() {
 	*x = TreeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3427,7 @@ func (x *TreeResponse) String() string {
 func (*TreeResponse) ProtoMessage() {}
 
 func (x *TreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3440,7 @@ func (x *TreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeResponse.ProtoReflect.Descriptor instead.
 func (*TreeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TreeResponse) GetTasks() []*TreeTask {
@@ -3337,7 +3467,7 @@ type TreeTask struct {
 
 func (x *TreeTask) Reset() {
 	*x = TreeTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3479,7 @@ func (x *TreeTask) String() string {
 func (*TreeTask) ProtoMessage() {}
 
 func (x *TreeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3492,7 @@ func (x *TreeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeTask.ProtoReflect.Descriptor instead.
 func (*TreeTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TreeTask) GetTask() *Task {
@@ -3398,7 +3528,7 @@ type SubmitWorkflowRequest struct {
 
 func (x *SubmitWorkflowRequest) Reset() {
 	*x = SubmitWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3540,7 @@ func (x *SubmitWorkflowRequest) String() string {
 func (*SubmitWorkflowRequest) ProtoMessage() {}
 
 func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3553,7 @@ func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubmitWorkflowRequest) GetName() string {
@@ -3498,7 +3628,7 @@ type SubmitWorkflowResponse struct {
 
 func (x *SubmitWorkflowResponse) Reset() {
 	*x = SubmitWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3640,7 @@ func (x *SubmitWorkflowResponse) String() string {
 func (*SubmitWorkflowResponse) ProtoMessage() {}
 
 func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3653,7 @@ func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
@@ -3544,7 +3674,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3686,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3699,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -3595,7 +3725,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3737,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3750,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3644,7 +3774,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3786,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3799,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -3702,7 +3832,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3844,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3857,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3750,7 +3880,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3892,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3905,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Workflow) GetName() string {
@@ -3841,7 +3971,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3853,7 +3983,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3866,7 +3996,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WorkflowStep) GetName() string {
@@ -3991,7 +4121,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4133,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4146,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -4042,7 +4172,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4184,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4197,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -4088,7 +4218,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4230,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4243,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FailRequest) GetId() string {
@@ -4146,7 +4276,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4288,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4301,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -4198,7 +4328,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4340,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4353,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -4290,7 +4420,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4432,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4445,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -4345,7 +4475,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4487,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +4500,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -4442,7 +4572,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4584,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4597,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -4497,7 +4627,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4509,7 +4639,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4522,7 +4652,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -4563,7 +4693,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4705,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4718,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -4621,7 +4751,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +4763,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +4776,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -4695,7 +4825,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4837,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4850,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -4755,7 +4885,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4897,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4910,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -4813,7 +4943,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +4955,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +4968,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -4857,7 +4987,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +4999,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +5012,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -4902,7 +5032,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5044,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5057,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -4953,7 +5083,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5095,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5108,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -4996,7 +5126,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5008,7 +5138,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5021,7 +5151,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 type ListTypesResponse struct {
@@ -5036,7 +5166,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5178,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5191,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -5095,7 +5225,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5237,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5250,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Type) GetName() string {
@@ -5181,7 +5311,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5193,7 +5323,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5206,7 +5336,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -5224,7 +5354,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5366,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5379,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 type ResumeTypeRequest struct {
@@ -5261,7 +5391,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5273,7 +5403,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5286,7 +5416,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -5304,7 +5434,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5316,7 +5446,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5329,7 +5459,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 type ListWorkersRequest struct {
@@ -5340,7 +5470,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +5482,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +5495,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 type ListWorkersResponse struct {
@@ -5377,7 +5507,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5519,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5532,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -5435,7 +5565,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5577,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5590,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Worker) GetId() string {
@@ -5542,7 +5672,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5684,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5697,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -5586,7 +5716,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5598,7 +5728,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5611,7 +5741,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -5629,7 +5759,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5641,7 +5771,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5654,7 +5784,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 type VersionResponse struct {
@@ -5670,7 +5800,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5682,7 +5812,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5695,7 +5825,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5745,7 +5875,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +5887,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +5900,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -5830,7 +5960,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5842,7 +5972,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5855,7 +5985,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Limit) GetName() string {
@@ -5983,7 +6113,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6125,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6138,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -6082,7 +6212,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6224,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6237,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 type ListLimitsResponse struct {
@@ -6119,7 +6249,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6131,7 +6261,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6144,7 +6274,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -6164,7 +6294,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6176,7 +6306,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6189,7 +6319,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -6215,7 +6345,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6227,7 +6357,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6240,7 +6370,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -6268,7 +6398,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6280,7 +6410,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6293,7 +6423,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -6354,7 +6484,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6366,7 +6496,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6379,7 +6509,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -6401,7 +6531,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6413,7 +6543,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6426,7 +6556,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -6466,7 +6596,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6608,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6621,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -6511,7 +6641,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6523,7 +6653,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6536,7 +6666,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -6555,7 +6685,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +6697,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +6710,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -6600,7 +6730,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6612,7 +6742,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6625,7 +6755,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -6663,7 +6793,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6675,7 +6805,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6688,7 +6818,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -6746,7 +6876,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +6888,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +6901,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LimitTask) GetId() string {
@@ -6816,7 +6946,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6828,7 +6958,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6841,7 +6971,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -6883,7 +7013,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6895,7 +7025,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6908,7 +7038,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -6946,7 +7076,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6958,7 +7088,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6971,7 +7101,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Alert) GetRule() string {
@@ -7075,7 +7205,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7087,7 +7217,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7100,7 +7230,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -7166,7 +7296,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7178,7 +7308,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7191,7 +7321,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -7237,7 +7367,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7249,7 +7379,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7262,7 +7392,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 type ListAlertsResponse struct {
@@ -7276,7 +7406,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7288,7 +7418,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7301,7 +7431,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -7334,7 +7464,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7346,7 +7476,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7359,7 +7489,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -7378,7 +7508,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7390,7 +7520,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7403,7 +7533,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -7425,7 +7555,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7437,7 +7567,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7450,7 +7580,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -7487,7 +7617,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7499,7 +7629,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7512,7 +7642,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -7559,7 +7689,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7571,7 +7701,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7584,7 +7714,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -7603,7 +7733,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7615,7 +7745,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7628,7 +7758,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -7646,7 +7776,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7658,7 +7788,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7671,7 +7801,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -7703,7 +7833,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7715,7 +7845,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7728,7 +7858,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -7828,7 +7958,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7840,7 +7970,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7853,7 +7983,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -7897,7 +8027,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +8039,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8052,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -7996,7 +8126,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8008,7 +8138,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8021,7 +8151,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Schedule) GetName() string {
@@ -8139,7 +8269,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8151,7 +8281,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8164,7 +8294,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -8192,7 +8322,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8204,7 +8334,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8217,7 +8347,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -8247,7 +8377,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8259,7 +8389,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8272,7 +8402,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -8320,7 +8450,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8332,7 +8462,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8345,7 +8475,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -8371,7 +8501,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8383,7 +8513,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8396,7 +8526,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -8415,7 +8545,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8427,7 +8557,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8440,7 +8570,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -8463,7 +8593,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8475,7 +8605,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8488,7 +8618,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -8522,7 +8652,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8534,7 +8664,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8547,7 +8677,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -8573,7 +8703,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8585,7 +8715,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8598,7 +8728,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -8617,7 +8747,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8629,7 +8759,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8642,7 +8772,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -8666,7 +8796,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8678,7 +8808,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8691,7 +8821,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -8739,7 +8869,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8751,7 +8881,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8764,7 +8894,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8790,7 +8920,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8802,7 +8932,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8815,7 +8945,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8834,7 +8964,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8846,7 +8976,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8859,7 +8989,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8883,7 +9013,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8895,7 +9025,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8908,7 +9038,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -8955,7 +9085,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8967,7 +9097,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8980,7 +9110,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -8999,7 +9129,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9011,7 +9141,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9024,7 +9154,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9043,7 +9173,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9055,7 +9185,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9068,7 +9198,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9091,7 +9221,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9103,7 +9233,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9116,7 +9246,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -9158,7 +9288,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9170,7 +9300,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9183,7 +9313,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -9213,7 +9343,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9225,7 +9355,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9238,7 +9368,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -9278,7 +9408,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9290,7 +9420,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9303,7 +9433,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -9328,7 +9458,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9340,7 +9470,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9353,7 +9483,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -9393,7 +9523,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9405,7 +9535,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9418,7 +9548,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -9436,7 +9566,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9448,7 +9578,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9461,7 +9591,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 type PauseScheduleRequest struct {
@@ -9474,7 +9604,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9486,7 +9616,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9499,7 +9629,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -9525,7 +9655,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9537,7 +9667,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9550,7 +9680,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -9569,7 +9699,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9581,7 +9711,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9594,7 +9724,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -9613,7 +9743,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9625,7 +9755,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9638,7 +9768,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -9657,7 +9787,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9669,7 +9799,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9682,7 +9812,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -9701,7 +9831,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9713,7 +9843,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9726,7 +9856,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -9748,7 +9878,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9760,7 +9890,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9773,7 +9903,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -9813,7 +9943,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9825,7 +9955,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9838,7 +9968,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -9878,7 +10008,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9890,7 +10020,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9903,7 +10033,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *Source) GetName() string {
@@ -10035,7 +10165,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10047,7 +10177,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10060,7 +10190,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -10099,7 +10229,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10111,7 +10241,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10124,7 +10254,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -10232,7 +10362,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10244,7 +10374,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10257,7 +10387,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -10296,7 +10426,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10308,7 +10438,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10321,7 +10451,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 type ListSourcesResponse struct {
@@ -10333,7 +10463,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10345,7 +10475,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10358,7 +10488,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -10377,7 +10507,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10389,7 +10519,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10402,7 +10532,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -10421,7 +10551,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10433,7 +10563,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10446,7 +10576,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -10466,7 +10596,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10478,7 +10608,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10491,7 +10621,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -10517,7 +10647,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10529,7 +10659,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10542,7 +10672,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -10561,7 +10691,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10573,7 +10703,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10586,7 +10716,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -10605,7 +10735,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10617,7 +10747,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10630,7 +10760,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -10659,7 +10789,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10671,7 +10801,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10684,7 +10814,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -10798,7 +10928,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10810,7 +10940,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10823,7 +10953,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -10854,7 +10984,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10866,7 +10996,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10879,7 +11009,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -10935,7 +11065,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10947,7 +11077,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10960,7 +11090,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *SliceSource) GetName() string {
@@ -11097,7 +11227,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11109,7 +11239,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11122,7 +11252,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *Platform) GetSource() string {
@@ -11277,7 +11407,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11289,7 +11419,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11302,7 +11432,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -11341,7 +11471,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11353,7 +11483,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11366,7 +11496,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -11403,7 +11533,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11415,7 +11545,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11428,7 +11558,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -11471,7 +11601,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11483,7 +11613,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11496,7 +11626,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -11528,7 +11658,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11540,7 +11670,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11553,7 +11683,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 type ListSliceSourcesResponse struct {
@@ -11565,7 +11695,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11577,7 +11707,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11590,7 +11720,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -11609,7 +11739,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11621,7 +11751,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11634,7 +11764,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -11653,7 +11783,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11665,7 +11795,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11678,7 +11808,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -11700,7 +11830,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11712,7 +11842,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11725,7 +11855,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -11766,7 +11896,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11778,7 +11908,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11791,7 +11921,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -11818,7 +11948,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11830,7 +11960,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11843,7 +11973,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -11869,7 +11999,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11881,7 +12011,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11894,7 +12024,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -11917,7 +12047,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11929,7 +12059,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11942,7 +12072,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -11989,7 +12119,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12001,7 +12131,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12014,7 +12144,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -12036,7 +12166,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12048,7 +12178,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12061,7 +12191,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -12101,7 +12231,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12113,7 +12243,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12126,7 +12256,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -12148,7 +12278,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12160,7 +12290,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12173,7 +12303,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -12213,7 +12343,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12225,7 +12355,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12238,7 +12368,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -12260,7 +12390,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12272,7 +12402,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12285,7 +12415,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -12326,7 +12456,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12338,7 +12468,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12351,7 +12481,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -12380,7 +12510,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12392,7 +12522,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12405,7 +12535,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -12446,7 +12576,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12458,7 +12588,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12471,7 +12601,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -12502,7 +12632,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12514,7 +12644,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12527,7 +12657,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -12581,7 +12711,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12593,7 +12723,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12606,7 +12736,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -12630,7 +12760,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12642,7 +12772,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12655,7 +12785,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -12710,7 +12840,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12722,7 +12852,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12735,7 +12865,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -12963,13 +13093,26 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fWaitResponse\x12\x18\n" +
 	"\asettled\x18\x01 \x01(\bR\asettled\x12)\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x13.taskengine.v1.TaskR\x05tasks\x12\x18\n" +
-	"\amissing\x18\x03 \x03(\tR\amissing\"\x1c\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"6\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"g\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\bR\ahistory\"\xe3\x01\n" +
 	"\vWhyResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12/\n" +
-	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\"\xc9\x02\n" +
+	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\x12)\n" +
+	"\x05waits\x18\x03 \x03(\v2\x13.taskengine.v1.WaitR\x05waits\x12;\n" +
+	"\vnoted_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"notedSince\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\"\xed\x01\n" +
+	"\x04Wait\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\x12/\n" +
+	"\x05total\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05total\x12.\n" +
+	"\x04from\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
+	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xc9\x02\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -13830,7 +13973,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 200)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 201)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -13865,188 +14008,189 @@ var (
 		(*WaitResponse)(nil),               // 30: taskengine.v1.WaitResponse
 		(*WhyRequest)(nil),                 // 31: taskengine.v1.WhyRequest
 		(*WhyResponse)(nil),                // 32: taskengine.v1.WhyResponse
-		(*Reason)(nil),                     // 33: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),            // 34: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),           // 35: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),               // 36: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                    // 37: taskengine.v1.LogLine
-		(*CancelRequest)(nil),              // 38: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),             // 39: taskengine.v1.CancelResponse
-		(*TreeRequest)(nil),                // 40: taskengine.v1.TreeRequest
-		(*TreeResponse)(nil),               // 41: taskengine.v1.TreeResponse
-		(*TreeTask)(nil),                   // 42: taskengine.v1.TreeTask
-		(*SubmitWorkflowRequest)(nil),      // 43: taskengine.v1.SubmitWorkflowRequest
-		(*SubmitWorkflowResponse)(nil),     // 44: taskengine.v1.SubmitWorkflowResponse
-		(*GetWorkflowRequest)(nil),         // 45: taskengine.v1.GetWorkflowRequest
-		(*GetWorkflowResponse)(nil),        // 46: taskengine.v1.GetWorkflowResponse
-		(*RetryWorkflowRequest)(nil),       // 47: taskengine.v1.RetryWorkflowRequest
-		(*RetryWorkflowResponse)(nil),      // 48: taskengine.v1.RetryWorkflowResponse
-		(*Workflow)(nil),                   // 49: taskengine.v1.Workflow
-		(*WorkflowStep)(nil),               // 50: taskengine.v1.WorkflowStep
-		(*ResumeRequest)(nil),              // 51: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),             // 52: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),                // 53: taskengine.v1.FailRequest
-		(*FailResponse)(nil),               // 54: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),          // 55: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),         // 56: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),              // 57: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),             // 58: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),            // 59: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),           // 60: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),                // 61: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),              // 62: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),             // 63: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),           // 64: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),          // 65: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),             // 66: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),            // 67: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),           // 68: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),          // 69: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                       // 70: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),           // 71: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),          // 72: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),          // 73: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),         // 74: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),         // 75: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 76: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 77: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 78: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 79: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 80: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 81: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 82: taskengine.v1.Rate
-		(*Limit)(nil),                      // 83: taskengine.v1.Limit
-		(*LimitSetting)(nil),               // 84: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 85: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 86: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 87: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 88: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 89: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 90: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 91: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 92: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 93: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 94: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 95: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 96: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 97: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 98: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 99: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 100: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 101: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 102: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 103: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 104: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 105: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 106: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 107: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 108: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 109: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 110: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 111: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 112: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 113: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 114: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 115: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 116: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 117: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 118: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 119: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 120: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 121: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 122: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 123: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 124: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 125: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 126: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 127: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 128: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 129: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 130: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 131: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 132: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 133: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 134: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 135: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 136: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 137: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 138: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 139: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 140: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 141: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 142: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 143: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 144: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 145: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 146: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 147: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 148: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 149: taskengine.v1.Source
-		(*SourcePause)(nil),                // 150: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 151: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 152: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 153: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 154: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 155: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 156: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 157: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 158: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 159: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 160: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 161: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 162: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 163: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 164: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 165: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 166: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 167: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 168: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 169: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 170: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 171: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 172: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 173: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 174: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 175: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 176: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 177: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 178: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 179: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 180: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 181: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 182: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 183: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 184: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 185: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 186: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 187: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 188: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 189: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 190: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 191: taskengine.v1.RetrySlicesResponse
-		nil,                                // 192: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 193: taskengine.v1.Task.HeadersEntry
-		nil,                                // 194: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 195: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 196: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 197: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 198: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 199: taskengine.v1.SetSlicesRequest.ValuesEntry
-		(*timestamppb.Timestamp)(nil),      // 200: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 201: google.protobuf.Duration
+		(*Wait)(nil),                       // 33: taskengine.v1.Wait
+		(*Reason)(nil),                     // 34: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),            // 35: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),           // 36: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),               // 37: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                    // 38: taskengine.v1.LogLine
+		(*CancelRequest)(nil),              // 39: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),             // 40: taskengine.v1.CancelResponse
+		(*TreeRequest)(nil),                // 41: taskengine.v1.TreeRequest
+		(*TreeResponse)(nil),               // 42: taskengine.v1.TreeResponse
+		(*TreeTask)(nil),                   // 43: taskengine.v1.TreeTask
+		(*SubmitWorkflowRequest)(nil),      // 44: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),     // 45: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),         // 46: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),        // 47: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),       // 48: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),      // 49: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                   // 50: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),               // 51: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),              // 52: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),             // 53: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),                // 54: taskengine.v1.FailRequest
+		(*FailResponse)(nil),               // 55: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),          // 56: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),         // 57: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),              // 58: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),             // 59: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),            // 60: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),           // 61: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),                // 62: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),              // 63: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),             // 64: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),           // 65: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),          // 66: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),             // 67: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),            // 68: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),           // 69: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),          // 70: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                       // 71: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),           // 72: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),          // 73: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),          // 74: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),         // 75: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),         // 76: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 77: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 78: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 79: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 80: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 81: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 82: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 83: taskengine.v1.Rate
+		(*Limit)(nil),                      // 84: taskengine.v1.Limit
+		(*LimitSetting)(nil),               // 85: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 86: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 87: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 88: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 89: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 90: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 91: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 92: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 93: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 94: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 95: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 96: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 97: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 98: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 99: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 100: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 101: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 102: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 103: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 104: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 105: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 106: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 107: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 108: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 109: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 110: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 111: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 112: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 113: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 114: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 115: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 116: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 117: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 118: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 119: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 120: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 121: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 122: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 123: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 124: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 125: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 126: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 127: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 128: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 129: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 130: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 131: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 132: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 133: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 134: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 135: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 136: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 137: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 138: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 139: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 140: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 141: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 142: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 143: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 144: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 145: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 146: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 147: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 148: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 149: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 150: taskengine.v1.Source
+		(*SourcePause)(nil),                // 151: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 152: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 153: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 154: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 155: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 156: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 157: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 158: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 159: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 160: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 161: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 162: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 163: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 164: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 165: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 166: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 167: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 168: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 169: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 170: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 171: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 172: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 173: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 174: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 175: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 176: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 177: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 178: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 179: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 180: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 181: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 182: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 183: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 184: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 185: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 186: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 187: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 188: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 189: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 190: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 191: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 192: taskengine.v1.RetrySlicesResponse
+		nil,                                // 193: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 194: taskengine.v1.Task.HeadersEntry
+		nil,                                // 195: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 196: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 197: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 198: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 199: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 200: taskengine.v1.SetSlicesRequest.ValuesEntry
+		(*timestamppb.Timestamp)(nil),      // 201: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 202: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	200, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	201, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	200, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	192, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	201, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	202, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	201, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	193, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	200, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	201, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -14054,336 +14198,341 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	193, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	200, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	200, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	200, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	200, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	200, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	200, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	194, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	201, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	201, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	201, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	201, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	201, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	201, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	200, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	200, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	200, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	200, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	201, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	201, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	201, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	201, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	200, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	200, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	201, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	201, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	201, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	202, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	13,  // 41: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	33,  // 42: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	200, // 43: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	201, // 44: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	37,  // 45: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	36,  // 46: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	200, // 47: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	13,  // 48: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	42,  // 49: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	13,  // 50: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	200, // 51: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	201, // 52: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	194, // 53: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	12,  // 54: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	49,  // 55: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	49,  // 56: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	13,  // 57: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	50,  // 58: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	200, // 59: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	200, // 60: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	200, // 61: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	50,  // 62: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	13,  // 63: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	13,  // 64: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	200, // 65: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	201, // 66: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	13,  // 67: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	13,  // 68: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	61,  // 69: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	13,  // 70: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	200, // 71: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	13,  // 72: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	13,  // 73: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	13,  // 74: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	13,  // 75: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	70,  // 76: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	77,  // 77: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	200, // 78: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	201, // 79: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	77,  // 80: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	201, // 81: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	82,  // 82: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	82,  // 83: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	84,  // 84: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	84,  // 85: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	82,  // 86: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	200, // 87: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	83,  // 88: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	83,  // 89: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	82,  // 90: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	83,  // 91: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	83,  // 92: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	201, // 93: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	83,  // 94: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	83,  // 95: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	97,  // 96: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	99,  // 97: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	200, // 98: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	98,  // 99: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	200, // 100: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	200, // 101: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	195, // 102: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	200, // 103: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	200, // 104: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	200, // 105: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	196, // 106: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	200, // 107: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	200, // 108: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	200, // 109: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	100, // 110: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	101, // 111: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	102, // 112: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	107, // 113: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	201, // 114: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	197, // 115: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	201, // 116: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	101, // 117: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	201, // 118: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	200, // 119: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	200, // 120: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	200, // 121: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	201, // 122: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	113, // 123: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	114, // 124: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	201, // 125: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	198, // 126: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	201, // 127: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	112, // 128: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	200, // 129: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	116, // 130: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	117, // 131: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	200, // 132: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	117, // 133: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	200, // 134: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	200, // 135: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	115, // 136: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	115, // 137: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	112, // 138: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	122, // 139: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	126, // 140: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	130, // 141: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	130, // 142: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	130, // 143: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	134, // 144: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	134, // 145: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	134, // 146: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	135, // 147: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	112, // 148: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	200, // 149: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	138, // 150: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	200, // 151: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	115, // 152: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	115, // 153: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	200, // 154: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	200, // 155: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	150, // 156: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	151, // 157: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	200, // 158: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	152, // 159: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	200, // 160: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	149, // 161: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	149, // 162: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	149, // 163: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	149, // 164: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	200, // 165: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	149, // 166: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	163, // 167: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	200, // 168: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	201, // 169: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	167, // 170: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	169, // 171: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	200, // 172: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	200, // 173: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	201, // 174: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	200, // 175: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	166, // 176: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	150, // 177: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	167, // 178: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	168, // 179: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	169, // 180: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	200, // 181: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	200, // 182: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	200, // 183: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	200, // 184: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	200, // 185: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	200, // 186: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	164, // 187: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	164, // 188: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	165, // 189: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	165, // 190: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	199, // 191: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	165, // 192: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	165, // 193: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	165, // 194: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	165, // 195: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	165, // 196: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	200, // 197: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	200, // 198: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	165, // 199: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	200, // 200: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	200, // 201: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	165, // 202: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	1,   // 203: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 204: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 205: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 206: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 207: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 208: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 209: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 210: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 211: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	31,  // 212: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	40,  // 213: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	43,  // 214: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	45,  // 215: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	47,  // 216: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	34,  // 217: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	38,  // 218: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	51,  // 219: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	53,  // 220: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	55,  // 221: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	57,  // 222: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	59,  // 223: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	62,  // 224: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	64,  // 225: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	66,  // 226: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	68,  // 227: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	71,  // 228: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	73,  // 229: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	75,  // 230: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	78,  // 231: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	85,  // 232: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	87,  // 233: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	89,  // 234: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	91,  // 235: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	93,  // 236: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	95,  // 237: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	103, // 238: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	105, // 239: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	108, // 240: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	110, // 241: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	118, // 242: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	120, // 243: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	122, // 244: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	124, // 245: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	136, // 246: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	139, // 247: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	141, // 248: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	143, // 249: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	127, // 250: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	128, // 251: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	129, // 252: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	145, // 253: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	147, // 254: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	153, // 255: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	155, // 256: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	157, // 257: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	159, // 258: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	161, // 259: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	170, // 260: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	172, // 261: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	174, // 262: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	176, // 263: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	178, // 264: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	180, // 265: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	182, // 266: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	184, // 267: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	186, // 268: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	188, // 269: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	190, // 270: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	80,  // 271: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 272: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 273: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 274: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 275: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 276: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 277: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 278: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 279: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 280: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	32,  // 281: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	41,  // 282: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	44,  // 283: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	46,  // 284: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	48,  // 285: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	35,  // 286: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	39,  // 287: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	52,  // 288: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	54,  // 289: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	56,  // 290: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	58,  // 291: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	60,  // 292: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	63,  // 293: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	65,  // 294: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	67,  // 295: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	69,  // 296: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	72,  // 297: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	74,  // 298: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	76,  // 299: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	79,  // 300: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	86,  // 301: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	88,  // 302: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	90,  // 303: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	92,  // 304: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	94,  // 305: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	96,  // 306: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	104, // 307: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	106, // 308: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	109, // 309: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	111, // 310: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	119, // 311: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	121, // 312: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	123, // 313: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	125, // 314: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	137, // 315: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	140, // 316: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	142, // 317: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	144, // 318: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	131, // 319: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	132, // 320: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	133, // 321: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	146, // 322: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	148, // 323: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	154, // 324: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	156, // 325: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	158, // 326: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	160, // 327: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	162, // 328: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	171, // 329: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	173, // 330: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	175, // 331: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	177, // 332: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	179, // 333: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	181, // 334: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	183, // 335: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	185, // 336: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	187, // 337: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	189, // 338: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	191, // 339: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	81,  // 340: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	272, // [272:341] is the sub-list for method output_type
-	203, // [203:272] is the sub-list for method input_type
-	203, // [203:203] is the sub-list for extension type_name
-	203, // [203:203] is the sub-list for extension extendee
-	0,   // [0:203] is the sub-list for field type_name
+	34,  // 42: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	33,  // 43: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
+	201, // 44: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	202, // 45: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	201, // 46: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	201, // 47: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	201, // 48: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	202, // 49: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	38,  // 50: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	37,  // 51: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	201, // 52: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	13,  // 53: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	43,  // 54: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	13,  // 55: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	201, // 56: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	202, // 57: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	195, // 58: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	12,  // 59: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	50,  // 60: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	50,  // 61: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	13,  // 62: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	51,  // 63: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	201, // 64: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	201, // 65: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	201, // 66: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	51,  // 67: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	13,  // 68: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	13,  // 69: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	201, // 70: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	202, // 71: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	13,  // 72: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	13,  // 73: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	62,  // 74: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	13,  // 75: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	201, // 76: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	13,  // 77: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	13,  // 78: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	13,  // 79: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	13,  // 80: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	71,  // 81: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	78,  // 82: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	201, // 83: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	202, // 84: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	78,  // 85: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	202, // 86: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	83,  // 87: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	83,  // 88: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	85,  // 89: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	85,  // 90: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	83,  // 91: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	201, // 92: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	84,  // 93: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	84,  // 94: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	83,  // 95: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	84,  // 96: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	84,  // 97: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	202, // 98: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	84,  // 99: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	84,  // 100: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	98,  // 101: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	100, // 102: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	201, // 103: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	99,  // 104: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	201, // 105: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	201, // 106: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	196, // 107: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	201, // 108: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	201, // 109: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	201, // 110: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	197, // 111: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	201, // 112: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	201, // 113: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	201, // 114: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	101, // 115: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	102, // 116: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	103, // 117: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	108, // 118: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	202, // 119: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	198, // 120: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	202, // 121: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	102, // 122: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	202, // 123: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	201, // 124: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	201, // 125: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	201, // 126: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	202, // 127: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	114, // 128: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	115, // 129: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	202, // 130: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	199, // 131: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	202, // 132: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	113, // 133: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	201, // 134: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	117, // 135: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	118, // 136: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	201, // 137: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	118, // 138: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	201, // 139: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	201, // 140: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	116, // 141: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	116, // 142: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	113, // 143: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	123, // 144: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	127, // 145: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	131, // 146: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	131, // 147: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	131, // 148: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	135, // 149: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	135, // 150: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	135, // 151: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	136, // 152: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	113, // 153: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	201, // 154: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	139, // 155: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	201, // 156: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	116, // 157: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	116, // 158: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	201, // 159: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	201, // 160: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	151, // 161: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	152, // 162: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	201, // 163: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	153, // 164: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	201, // 165: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	150, // 166: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	150, // 167: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	150, // 168: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	150, // 169: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	201, // 170: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	150, // 171: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	164, // 172: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	201, // 173: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	202, // 174: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	168, // 175: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	170, // 176: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	201, // 177: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	201, // 178: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	202, // 179: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	201, // 180: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	167, // 181: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	151, // 182: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	168, // 183: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	169, // 184: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	170, // 185: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	201, // 186: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	201, // 187: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	201, // 188: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	201, // 189: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	201, // 190: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	201, // 191: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	165, // 192: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	165, // 193: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	166, // 194: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	166, // 195: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	200, // 196: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	166, // 197: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	166, // 198: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	166, // 199: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	166, // 200: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	166, // 201: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	201, // 202: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	201, // 203: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	166, // 204: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	201, // 205: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	201, // 206: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	166, // 207: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	1,   // 208: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 209: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 210: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 211: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 212: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 213: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 214: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 215: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 216: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	31,  // 217: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	41,  // 218: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	44,  // 219: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	46,  // 220: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	48,  // 221: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	35,  // 222: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	39,  // 223: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	52,  // 224: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	54,  // 225: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	56,  // 226: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	58,  // 227: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	60,  // 228: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	63,  // 229: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	65,  // 230: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	67,  // 231: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	69,  // 232: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	72,  // 233: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	74,  // 234: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	76,  // 235: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	79,  // 236: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	86,  // 237: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	88,  // 238: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	90,  // 239: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	92,  // 240: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	94,  // 241: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	96,  // 242: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	104, // 243: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	106, // 244: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	109, // 245: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	111, // 246: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	119, // 247: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	121, // 248: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	123, // 249: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	125, // 250: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	137, // 251: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	140, // 252: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	142, // 253: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	144, // 254: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	128, // 255: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	129, // 256: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	130, // 257: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	146, // 258: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	148, // 259: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	154, // 260: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	156, // 261: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	158, // 262: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	160, // 263: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	162, // 264: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	171, // 265: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	173, // 266: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	175, // 267: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	177, // 268: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	179, // 269: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	181, // 270: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	183, // 271: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	185, // 272: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	187, // 273: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	189, // 274: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	191, // 275: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	81,  // 276: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 277: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 278: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 279: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 280: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 281: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 282: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 283: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 284: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 285: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	32,  // 286: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	42,  // 287: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	45,  // 288: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	47,  // 289: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	49,  // 290: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	36,  // 291: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	40,  // 292: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	53,  // 293: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	55,  // 294: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	57,  // 295: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	59,  // 296: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	61,  // 297: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	64,  // 298: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	66,  // 299: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	68,  // 300: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	70,  // 301: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	73,  // 302: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	75,  // 303: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	77,  // 304: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	80,  // 305: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	87,  // 306: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	89,  // 307: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	91,  // 308: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	93,  // 309: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	95,  // 310: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	97,  // 311: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	105, // 312: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	107, // 313: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	110, // 314: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	112, // 315: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	120, // 316: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	122, // 317: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	124, // 318: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	126, // 319: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	138, // 320: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	141, // 321: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	143, // 322: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	145, // 323: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	132, // 324: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	133, // 325: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	134, // 326: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	147, // 327: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	149, // 328: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	155, // 329: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	157, // 330: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	159, // 331: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	161, // 332: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	163, // 333: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	172, // 334: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	174, // 335: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	176, // 336: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	178, // 337: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	180, // 338: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	182, // 339: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	184, // 340: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	186, // 341: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	188, // 342: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	190, // 343: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	192, // 344: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	82,  // 345: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	277, // [277:346] is the sub-list for method output_type
+	208, // [208:277] is the sub-list for method input_type
+	208, // [208:208] is the sub-list for extension type_name
+	208, // [208:208] is the sub-list for extension extendee
+	0,   // [0:208] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -14401,19 +14550,19 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[12].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[13].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[43].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[55].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[44].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[56].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[84].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[89].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[91].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[114].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[122].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[149].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[151].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[161].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[85].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[90].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[92].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[115].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[123].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[150].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[152].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[162].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -14425,7 +14574,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   200,
+			NumMessages:   201,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
