@@ -31,48 +31,30 @@ func (e *Engine) Cancel(ctx context.Context, ref task.Ref, reason string) (*task
 
 // cancel is Cancel of a task that was read already; nil if it was not.
 func (e *Engine) cancel(ctx context.Context, ref task.Ref, read *task.Task, reason string) (*task.Task, error) {
-	return e.editRead(ctx, ref, read, "cancel", func(t *task.Task, c *task.Change) bool {
-		c.To, c.Outcome, c.Error = task.Cancelled, task.Overruled, reason
-		return true
-	})
+	a := Cancelling(reason)
+	return e.editRead(ctx, ref, read, a.verb, a.fill)
 }
 
 // Fail ends a task that will not be tried again. For a task in the state error this is the
 // acknowledgement that a person has dealt with it.
 func (e *Engine) Fail(ctx context.Context, ref task.Ref, reason string) (*task.Task, error) {
-	return e.edit(ctx, ref, "fail", func(t *task.Task, c *task.Change) bool {
-		c.To, c.Outcome, c.Error = task.Failed, task.Overruled, reason
-		return true
-	})
+	return e.Do(ctx, ref, Failing(reason))
 }
 
 // Resume makes a task ready now that waits for its time, or that has ended without being
 // done. A task that has ended starts anew, with all its attempts.
 func (e *Engine) Resume(ctx context.Context, ref task.Ref) (*task.Task, error) {
-	return e.edit(ctx, ref, "resume", func(t *task.Task, c *task.Change) bool {
-		c.To = task.Submitted
-		if t.State != task.Waiting {
-			c.Count = task.Reset
-		} else if t.Turn == task.Behind && t.ReadyAt.After(c.At) {
-			c.ReadyAt = c.At // the seat of a task that is ready now
-		}
-		return t.State != task.Processing
-	})
+	return e.Do(ctx, ref, Resuming())
 }
 
 // Reschedule sets the time when a task runs. The task must not be running. A task in the state
 // error starts anew.
 func (e *Engine) Reschedule(ctx context.Context, ref task.Ref, at time.Time) (*task.Task, error) {
-	if at.IsZero() || outOfRange(at) {
-		return nil, fmt.Errorf("%w: times must lie between the years 1970 and 9999", ErrInvalid)
+	a, err := Rescheduling(at)
+	if err != nil {
+		return nil, err
 	}
-	return e.edit(ctx, ref, "reschedule", func(t *task.Task, c *task.Change) bool {
-		c.To, c.NextEventAt, c.ReadyAt = task.Waiting, at, at
-		if t.State == task.Error {
-			c.Count = task.Reset
-		}
-		return t.State != task.Processing
-	})
+	return e.Do(ctx, ref, a)
 }
 
 // editTries is how often a change without a version is tried while the task changes
@@ -102,7 +84,11 @@ func (e *Engine) editRead(ctx context.Context, ref task.Ref, read *task.Task, ve
 		if !fill(t, &c) || !t.State.CanBecome(c.To) {
 			return e.shown(t), fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
 		}
-		e.contents.reencode(t).Add(&c, false)
+		again := e.contents.reencode(t)
+		if again != nil && t.State == task.Processing {
+			again.Checkpoint = nil // the attempt may have stored another one since
+		}
+		again.Add(&c, false)
 		after, err := e.swap(ctx, t, c)
 		if err != nil {
 			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)

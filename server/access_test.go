@@ -122,6 +122,7 @@ var least = map[string]access.Role{
 	"SilenceAlerts": access.Operate, "UnsilenceAlerts": access.Operate, "PauseSchedule": access.Operate, "ResumeSchedule": access.Operate,
 	"PauseSchedules": access.Operate, "ResumeSchedules": access.Operate, "TriggerSchedule": access.Operate, "BackfillSchedule": access.Operate,
 	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
+	"PreviewBulkJob": access.Submit, "ListBulkJobs": access.Submit, "GetBulkJob": access.Submit, "StartBulkJob": access.Operate, "PauseBulkJob": access.Operate, "ContinueBulkJob": access.Operate, "SetBulkJobRate": access.Operate, "StopBulkJob": access.Operate,
 	"Version": "",
 }
 
@@ -154,6 +155,9 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 	g := newGuarded(t, of("mail", access.Admin, "mail", "mail-*"), of("all", access.Admin))
 	c := g.library(t, g.tcp.Addr().String())
 	id := g.submit(t, &taskenginev1.NewTask{Type: "idle", Key: "k", OrderingKey: "o"})
+	if _, err := g.client(t).StartBulkJob(t.Context(), &taskenginev1.StartBulkJobRequest{Name: "job", Order: &taskenginev1.BulkOrder{Verb: "cancel", Where: "type=other"}}); err != nil {
+		t.Fatal(err)
+	}
 	fill := func(m proto.Message) {
 		req := m.ProtoReflect()
 		set := func(name string, v protoreflect.Value) {
@@ -180,6 +184,8 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 			task.Set(task.Descriptor().Fields().ByName("type"), protoreflect.ValueOfString("idle"))
 		case "SignalRequest":
 			set("name", protoreflect.ValueOfString("paid"))
+		case "GetBulkJobRequest", "PauseBulkJobRequest", "ContinueBulkJobRequest", "SetBulkJobRateRequest", "StopBulkJobRequest":
+			set("name", protoreflect.ValueOfString("job"))
 		case "RescheduleRequest":
 			in := req.Mutable(field("in")).Message()
 			in.Set(in.Descriptor().Fields().ByName("seconds"), protoreflect.ValueOfInt64(60))
@@ -187,7 +193,7 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 	}
 	for _, m := range descriptors() {
 		switch m.Name() {
-		case "Version", "ListTypes", "SubmitStream": // these have tests of their own
+		case "Version", "ListTypes", "ListBulkJobs", "SubmitStream": // these have tests of their own
 			continue
 		}
 		if err := request(withToken(t.Context(), "mail"), c, m, fill); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "the token mail") {
@@ -202,6 +208,10 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 		if err := c.Invoke(withToken(t.Context(), "mail"), taskenginev1connect.TaskServiceGetProcedure, req, new(taskenginev1.GetResponse)); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%v: %v", req, err)
 		}
+	}
+	bulk := new(taskenginev1.ListBulkJobsResponse)
+	if err := c.Invoke(withToken(t.Context(), "mail"), taskenginev1connect.TaskServiceListBulkJobsProcedure, new(taskenginev1.ListBulkJobsRequest), bulk); err != nil || len(bulk.GetJobs()) != 0 {
+		t.Errorf("the jobs are %v, %v", bulk, err)
 	}
 	types := new(taskenginev1.ListTypesResponse)
 	if err := c.Invoke(withToken(t.Context(), "mail"), taskenginev1connect.TaskServiceListTypesProcedure, new(taskenginev1.ListTypesRequest), types); err != nil || len(types.GetTypes()) != 0 {

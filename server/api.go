@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 
+	"github.com/taskengine/taskengine/bulk/jobs"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/schedule/scheduler"
@@ -102,6 +103,7 @@ type API struct {
 	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error, func(ctx context.Context, types ...string) error)
 
 	schedules scheduler.Schedules
+	jobs      jobs.Jobs
 	stopping  chan struct{} // closed by Drain
 	drain     sync.Once     // closes stopping
 	intake    *intake       // bounds the messages that clients have begun to send
@@ -115,7 +117,7 @@ func NewAPI(c APIConfig) *API {
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
 		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
-		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
+		schedules: scheduler.Of(c.Engine), jobs: jobs.Of(c.Engine), stopping: make(chan struct{}),
 	}
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)

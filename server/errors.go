@@ -7,6 +7,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/bulk/jobs"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
@@ -36,6 +38,10 @@ var codes = []struct {
 	{slicer.ErrBusy, connect.CodeAborted},
 	{slicer.ErrMoved, connect.CodeAborted},
 	{slicer.ErrElsewhere, connect.CodeFailedPrecondition},
+	{bulk.ErrInvalid, connect.CodeInvalidArgument},
+	{jobs.ErrUnknown, connect.CodeNotFound},
+	{jobs.ErrTaken, connect.CodeAlreadyExists},
+	{jobs.ErrBusy, connect.CodeAborted},
 	{runner.ErrInvalid, connect.CodeInvalidArgument},
 	{runner.ErrNoWorkflow, connect.CodeFailedPrecondition},
 	{runner.ErrUnreadable, connect.CodeFailedPrecondition},

@@ -32,6 +32,7 @@ var methods = []string{
 	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
 	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
 	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
+	"PreviewBulkJob", "StartBulkJob", "ListBulkJobs", "GetBulkJob", "PauseBulkJob", "ContinueBulkJob", "SetBulkJobRate", "StopBulkJob",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
@@ -157,6 +158,14 @@ func seed(f *testing.F) {
 		&taskenginev1.PauseSlicesRequest{Source: "orders", Platform: "a"},
 		&taskenginev1.ResumeSlicesRequest{Source: "orders"},
 		&taskenginev1.ResetPlatformRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), To: timestamppb.New(time.Unix(1<<33, 0))},
+		&taskenginev1.PreviewBulkJobRequest{Order: &taskenginev1.BulkOrder{Verb: "resume", Where: "state=error error~503"}},
+		&taskenginev1.StartBulkJobRequest{Order: &taskenginev1.BulkOrder{Verb: "reschedule", Where: "type=idle", Types: []string{"idle"}, In: durationpb.New(time.Hour)}, Name: "job", Rate: 0.5, By: "b"},
+		&taskenginev1.ListBulkJobsRequest{Limit: 3, PageToken: "job"},
+		&taskenginev1.GetBulkJobRequest{Name: "job"},
+		&taskenginev1.PauseBulkJobRequest{Name: "job", By: "b", Reason: "r"},
+		&taskenginev1.ContinueBulkJobRequest{Name: "job", By: "b", Reason: "r"},
+		&taskenginev1.SetBulkJobRateRequest{Name: "job", By: "b", Rate: 3},
+		&taskenginev1.StopBulkJobRequest{Name: "job", By: "b", Reason: "r"},
 		&taskenginev1.RetrySlicesRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), Until: timestamppb.New(time.Unix(1<<30, 0))},
 	} {
 		name := strings.TrimSuffix(string(m.ProtoReflect().Descriptor().Name()), "Request")

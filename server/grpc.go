@@ -122,6 +122,14 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "ResumeSlices", a.ResumeSlices),
 		unary(a, "ResetPlatform", a.ResetPlatform),
 		unary(a, "RetrySlices", a.RetrySlices),
+		unary(a, "PreviewBulkJob", a.PreviewBulkJob),
+		unary(a, "StartBulkJob", a.StartBulkJob),
+		unary(a, "ListBulkJobs", a.ListBulkJobs),
+		unary(a, "GetBulkJob", a.GetBulkJob),
+		unary(a, "PauseBulkJob", a.PauseBulkJob),
+		unary(a, "ContinueBulkJob", a.ContinueBulkJob),
+		unary(a, "SetBulkJobRate", a.SetBulkJobRate),
+		unary(a, "StopBulkJob", a.StopBulkJob),
 		unary(a, "Version", a.Version),
 	}
 }

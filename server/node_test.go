@@ -16,6 +16,8 @@ import (
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
+	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/bulk/jobs"
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
@@ -110,7 +112,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": idle,
 		"wait": policy.DefaultType(), "tree": policy.DefaultType(), "full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
-		workflow.Type: runner.TypePolicy(),
+		workflow.Type: runner.TypePolicy(), bulk.Type: jobs.TypePolicy(),
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {
@@ -127,6 +129,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
 			workflow.Type: runner.Handler,
+			bulk.Type:     jobs.Handler(jobs.Config{Changed: server.ChangedByJobs(n.metrics, n.log.Ended)}),
 			"echo":        task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
 			"wait": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 				if w := t.Woken(); w.By != task.NotWoken {

@@ -354,7 +354,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	{
 		Of: "server",
 		May: []string{
-			"server/proto/...", "alert", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
+			"server/proto/...", "alert", "bulk", "bulk/jobs", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
 			"internal/access", "internal/ratelog", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
@@ -376,6 +376,16 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Of:  "schedule",
 		May: []string{"task", "schedule", "schedule/calendar"},
 		Why: "what a schedule does at a time is decided without an engine and a clock",
+	},
+	{
+		Of:  "bulk",
+		May: []string{"filter", "task"},
+		Why: "a job is described and checked without an engine and a clock",
+	},
+	{
+		Of:  "bulk/jobs",
+		May: []string{"bulk", "engine", "filter", "policy", "task", "internal/reserved", "internal/wakeup"},
+		Why: "a job is a task like any other: its handler uses what every program can",
 	},
 	{
 		Of:  "timeslice",

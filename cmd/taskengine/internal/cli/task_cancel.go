@@ -16,22 +16,70 @@ type edits struct {
 	reason  string
 }
 
-// newEdit returns a command that changes one task and shows the changed task.
-func newEdit(a *app, use, short string, e *edits, do func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error)) *cobra.Command {
+// newEdit returns a command that changes tasks by their ids, and shows the changed tasks, or has a bulk job change those that a filter selects. order
+// completes the order of the job, and may be nil.
+func newEdit(a *app, verb, short string, e *edits, do func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error), order func(*taskenginev1.BulkOrder) error) *cobra.Command {
+	var many bulkFlags
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Use: verb + " ID... | --where FILTER", Short: short, Args: cobra.ArbitraryArgs,
+		Long: short + ".\n\nWith --where, a bulk job does it with all tasks that the filter selects, on the server: `taskengine bulk` shows and stops such jobs. " +
+			"The fields of filters are those of `taskengine task list --where`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := many.check(cmd, args); err != nil {
+				return err
+			}
 			return a.with(func(c *client) error {
-				t, err := do(cmd.Context(), c, args[0])
-				if err != nil {
-					return aboutTask(args[0], err)
+				if len(args) > 0 {
+					return a.editAll(cmd.Context(), c, args, do)
 				}
-				return a.showTasks(t)
+				if e.version != 0 {
+					return exit.Errorf(exit.Usage, "--version is for one task, and not for --where")
+				}
+				o := &taskenginev1.BulkOrder{Verb: verb, Where: many.where, Types: many.types, Reason: e.reason}
+				if order != nil {
+					if err := order(o); err != nil {
+						return err
+					}
+				}
+				return a.orderBulk(cmd, c, &many, o)
 			})
 		},
 	}
 	cmd.Flags().Uint64Var(&e.version, "version", 0, "only if the task is at this version; 0 is at any")
+	many.add(cmd)
 	return cmd
+}
+
+// editAll changes tasks one by one, and shows them. It goes on after an error of one, and returns the first error.
+func (a *app) editAll(ctx context.Context, c *client, ids []string, do func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error)) error {
+	var changed []*taskenginev1.Task
+	var first error
+	for _, id := range ids {
+		t, err := do(ctx, c, id)
+		if err == nil {
+			changed = append(changed, t)
+			continue
+		}
+		err = aboutTask(id, err)
+		if len(ids) > 1 {
+			a.note("%s: %s", id, err)
+		}
+		if first == nil {
+			first = err
+		}
+		if code := exit.Code(err); code != exit.NotFound && code != exit.NotAllowed && code != exit.Conflict {
+			break
+		}
+	}
+	if len(changed) > 0 || first == nil {
+		if err := a.showTasks(changed...); err != nil {
+			return err
+		}
+	}
+	if first != nil && len(ids) > 1 {
+		return exit.Errorf(exit.Code(first), "%d of %d tasks were changed", len(changed), len(ids))
+	}
+	return first
 }
 
 func (e *edits) addReason(cmd *cobra.Command) *cobra.Command {
@@ -41,11 +89,11 @@ func (e *edits) addReason(cmd *cobra.Command) *cobra.Command {
 
 func newTaskCancel(a *app) *cobra.Command {
 	var e edits
-	cmd := e.addReason(newEdit(a, "cancel ID", "End a task that is no longer wanted; one that runs is stopped", &e,
+	cmd := e.addReason(newEdit(a, "cancel", "End a task that is no longer wanted; one that runs is stopped", &e,
 		func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error) {
 			res, err := call(ctx, c, c.Cancel, &taskenginev1.CancelRequest{Id: id, Version: e.version, Reason: e.reason})
 			return res.GetTask(), err
-		}))
+		}, nil))
 	tree := cmd.Flags().Bool("tree", false, "also end all tasks below it that have not ended: its children, their children, and so on")
 	one := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -54,6 +102,9 @@ func newTaskCancel(a *app) *cobra.Command {
 		}
 		if e.version != 0 {
 			return exit.Errorf(exit.Usage, "--tree and --version exclude each other")
+		}
+		if len(args) != 1 {
+			return exit.Errorf(exit.Usage, "--tree is for one ID")
 		}
 		return a.with(func(c *client) error {
 			return a.cancelTree(cmd.Context(), c, &taskenginev1.CancelRequest{Id: args[0], Reason: e.reason, Tree: true})

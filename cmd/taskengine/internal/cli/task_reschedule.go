@@ -15,7 +15,7 @@ func newTaskReschedule(a *app) *cobra.Command {
 	var in duration
 	var at instant
 	var cmd *cobra.Command
-	cmd = newEdit(a, "reschedule ID", "Set when a task is to run that does not run now", &e,
+	cmd = newEdit(a, "reschedule", "Set when a task is to run that does not run now", &e,
 		func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error) {
 			req := &taskenginev1.RescheduleRequest{Id: id, Version: e.version}
 			switch {
@@ -28,6 +28,16 @@ func newTaskReschedule(a *app) *cobra.Command {
 			}
 			res, err := call(ctx, c, c.Reschedule, req)
 			return res.GetTask(), err
+		}, func(o *taskenginev1.BulkOrder) error {
+			switch {
+			case cmd.Flags().Changed("in") == cmd.Flags().Changed("at"):
+				return exit.Errorf(exit.Usage, "want either --in or --at")
+			case time.Time(at).IsZero():
+				o.In = in.message()
+			default:
+				o.At = at.message()
+			}
+			return nil
 		})
 	cmd.Flags().Var(&in, "in", "so long from now, such as 90s or 2d")
 	cmd.Flags().Var(&at, "at", "at this time, such as 2026-12-24T18:00:00Z")

@@ -10,9 +10,9 @@ import (
 
 func newTaskResume(a *app) *cobra.Command {
 	var e edits
-	return newEdit(a, "resume ID", "Make a task ready now that waits, or ended without being done", &e,
+	return newEdit(a, "resume", "Make a task ready now that waits, or ended without being done", &e,
 		func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error) {
 			res, err := call(ctx, c, c.Resume, &taskenginev1.ResumeRequest{Id: id, Version: e.version})
 			return res.GetTask(), err
-		})
+		}, nil)
 }

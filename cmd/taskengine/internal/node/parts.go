@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/bulk/jobs"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
@@ -172,6 +174,7 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 	}
 	p.add("the handlers", p.handlers.Close)
 	maps.Copy(p.handlers.byType, n.Extra)
+	p.handlers.byType[bulk.Type] = jobs.Handler(jobs.Config{Log: n.Log, Changed: server.ChangedByJobs(n.metrics, p.taskLog.Ended)})
 	p.handlers.byType[schedule.Type] = scheduler.HandlerOf(n.workflow)
 	p.handlers.byType[workflow.Type] = runner.Handler
 	return nil
@@ -207,6 +210,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 		return nil
 	})
 	policies := n.Config.Policies()
+	policies.Types[bulk.Type] = jobs.TypePolicy()
 	policies.Types[schedule.Type] = scheduler.TypePolicy()
 	policies.Types[workflow.Type] = runner.TypePolicy()
 	p.addSources(policies.Types, p.handlers.byType)

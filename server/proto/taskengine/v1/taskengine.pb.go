@@ -12882,6 +12882,1367 @@ func (x *RetrySlicesResponse) GetPlatforms() uint32 {
 	return 0
 }
 
+// BulkOrder says what a bulk job does with which tasks.
+type BulkOrder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // resume, cancel, fail or reschedule
+	// A filter, as in ListRequest. If it names no states, it selects those that the verb is for: error for resume and fail; waiting and error for
+	// reschedule; all that have not ended, and error, for cancel. Tasks that are added later are not selected.
+	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
+	Types         []string               `protobuf:"bytes,3,rep,name=types,proto3" json:"types,omitempty"`   // only tasks of these types; none: all
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // of cancel and fail; kept as the error of the tasks
+	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`         // of reschedule, or in
+	In            *durationpb.Duration   `protobuf:"bytes,6,opt,name=in,proto3" json:"in,omitempty"`         // from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkOrder) Reset() {
+	*x = BulkOrder{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkOrder) ProtoMessage() {}
+
+func (x *BulkOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkOrder.ProtoReflect.Descriptor instead.
+func (*BulkOrder) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
+}
+
+func (x *BulkOrder) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *BulkOrder) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *BulkOrder) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *BulkOrder) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkOrder) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *BulkOrder) GetIn() *durationpb.Duration {
+	if x != nil {
+		return x.In
+	}
+	return nil
+}
+
+type PreviewBulkJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Order         *BulkOrder             `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewBulkJobRequest) Reset() {
+	*x = PreviewBulkJobRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewBulkJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewBulkJobRequest) ProtoMessage() {}
+
+func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
+func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
+}
+
+func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+type PreviewBulkJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Where         string                 `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`                                                                              // the filter with its times
+	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`                                                                             // that it selects
+	Complete      bool                   `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`                                                                       // these are all; if not, there are more
+	Read          int64                  `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`                                                                               // how many tasks were read at least
+	States        map[string]int64       `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // of the tasks
+	Kinds         []*BulkKind            `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`                                                                              // of their errors, those of most tasks first, at most 20
+	Samples       []*Task                `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`                                                                          // the newest of the tasks, at most 10
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewBulkJobResponse) Reset() {
+	*x = PreviewBulkJobResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewBulkJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewBulkJobResponse) ProtoMessage() {}
+
+func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
+func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
+}
+
+func (x *PreviewBulkJobResponse) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *PreviewBulkJobResponse) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *PreviewBulkJobResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *PreviewBulkJobResponse) GetRead() int64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *PreviewBulkJobResponse) GetStates() map[string]int64 {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *PreviewBulkJobResponse) GetKinds() []*BulkKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *PreviewBulkJobResponse) GetSamples() []*Task {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+// BulkKind are the tasks of a preview with an error of one kind.
+type BulkKind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // for a filter: error.kind=...
+	Pattern       string                 `protobuf:"bytes,2,opt,name=pattern,proto3" json:"pattern,omitempty"` // the error without numbers, ids and addresses
+	Tasks         int64                  `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Sample        string                 `protobuf:"bytes,4,opt,name=sample,proto3" json:"sample,omitempty"` // the newest of the tasks
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`   // its error
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkKind) Reset() {
+	*x = BulkKind{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkKind) ProtoMessage() {}
+
+func (x *BulkKind) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
+func (*BulkKind) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
+}
+
+func (x *BulkKind) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BulkKind) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *BulkKind) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *BulkKind) GetSample() string {
+	if x != nil {
+		return x.Sample
+	}
+	return ""
+}
+
+func (x *BulkKind) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type StartBulkJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Order         *BulkOrder             `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`   // of letters, digits, ., - and _, at most 64; empty: the server makes one of the time
+	Rate          float64                `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"` // tasks in a second; 0 is as fast as possible
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`       // who orders it; with a token, the name of that comes first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartBulkJobRequest) Reset() {
+	*x = StartBulkJobRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartBulkJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartBulkJobRequest) ProtoMessage() {}
+
+func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
+func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
+}
+
+func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *StartBulkJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StartBulkJobRequest) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *StartBulkJobRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type StartBulkJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartBulkJobResponse) Reset() {
+	*x = StartBulkJobResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartBulkJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartBulkJobResponse) ProtoMessage() {}
+
+func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
+func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
+}
+
+func (x *StartBulkJobResponse) GetJob() *BulkJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+// BulkJob is a bulk job at one moment.
+type BulkJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Phase         string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"` // running, paused, done, stopped, or ended: its task was cancelled or failed by hand
+	Verb          string                 `protobuf:"bytes,3,opt,name=verb,proto3" json:"verb,omitempty"`
+	Where         string                 `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"` // the filter with its times
+	Types         []string               `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
+	Rate          float64                `protobuf:"fixed64,8,opt,name=rate,proto3" json:"rate,omitempty"`
+	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
+	OrderedAt     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ordered_at,json=orderedAt,proto3" json:"ordered_at,omitempty"`
+	BegunAt       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Total         int64                  `protobuf:"varint,13,opt,name=total,proto3" json:"total,omitempty"`                                      // tasks that the filter selected at the order
+	TotalComplete bool                   `protobuf:"varint,14,opt,name=total_complete,json=totalComplete,proto3" json:"total_complete,omitempty"` // these were all; if not, there were more
+	Changed       int64                  `protobuf:"varint,15,opt,name=changed,proto3" json:"changed,omitempty"`                                  // tasks that the job has changed
+	Skipped       int64                  `protobuf:"varint,16,opt,name=skipped,proto3" json:"skipped,omitempty"`                                  // that were gone, or did not match any more, when the job came to them
+	Refused       int64                  `protobuf:"varint,17,opt,name=refused,proto3" json:"refused,omitempty"`                                  // of which the state does not allow it
+	Unclear       int64                  `protobuf:"varint,18,opt,name=unclear,proto3" json:"unclear,omitempty"`                                  // that changed again before the job could tell, after the stop of a node, whether it had changed them: each was changed by it once or not at all
+	Read          int64                  `protobuf:"varint,19,opt,name=read,proto3" json:"read,omitempty"`                                        // tasks that were read to find them
+	Refusals      []*BulkRefusal         `protobuf:"bytes,20,rep,name=refusals,proto3" json:"refusals,omitempty"`                                 // the first 100; the log of the task of the job has all
+	History       []*BulkEvent           `protobuf:"bytes,21,rep,name=history,proto3" json:"history,omitempty"`                                   // the newest orders of people, at most 50
+	TaskId        string                 `protobuf:"bytes,22,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`                       // of the job
+	Problem       string                 `protobuf:"bytes,23,opt,name=problem,proto3" json:"problem,omitempty"`                                   // why it does not go on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkJob) Reset() {
+	*x = BulkJob{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkJob) ProtoMessage() {}
+
+func (x *BulkJob) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
+func (*BulkJob) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
+}
+
+func (x *BulkJob) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BulkJob) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *BulkJob) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *BulkJob) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *BulkJob) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *BulkJob) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkJob) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *BulkJob) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *BulkJob) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BulkJob) GetOrderedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OrderedAt
+	}
+	return nil
+}
+
+func (x *BulkJob) GetBegunAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BegunAt
+	}
+	return nil
+}
+
+func (x *BulkJob) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *BulkJob) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *BulkJob) GetTotalComplete() bool {
+	if x != nil {
+		return x.TotalComplete
+	}
+	return false
+}
+
+func (x *BulkJob) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *BulkJob) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *BulkJob) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *BulkJob) GetUnclear() int64 {
+	if x != nil {
+		return x.Unclear
+	}
+	return 0
+}
+
+func (x *BulkJob) GetRead() int64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *BulkJob) GetRefusals() []*BulkRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+func (x *BulkJob) GetHistory() []*BulkEvent {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *BulkJob) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *BulkJob) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type BulkRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRefusal) Reset() {
+	*x = BulkRefusal{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRefusal) ProtoMessage() {}
+
+func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
+func (*BulkRefusal) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
+}
+
+func (x *BulkRefusal) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *BulkRefusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type BulkEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkEvent) Reset() {
+	*x = BulkEvent{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkEvent) ProtoMessage() {}
+
+func (x *BulkEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
+func (*BulkEvent) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
+}
+
+func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *BulkEvent) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BulkEvent) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *BulkEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ListBulkJobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // default 100, at most 1000
+	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBulkJobsRequest) Reset() {
+	*x = ListBulkJobsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBulkJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBulkJobsRequest) ProtoMessage() {}
+
+func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
+func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
+}
+
+func (x *ListBulkJobsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListBulkJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListBulkJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []*BulkJob             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"` // without refusals and history
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBulkJobsResponse) Reset() {
+	*x = ListBulkJobsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBulkJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBulkJobsResponse) ProtoMessage() {}
+
+func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
+func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
+}
+
+func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *ListBulkJobsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type GetBulkJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBulkJobRequest) Reset() {
+	*x = GetBulkJobRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBulkJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBulkJobRequest) ProtoMessage() {}
+
+func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
+func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
+}
+
+func (x *GetBulkJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetBulkJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBulkJobResponse) Reset() {
+	*x = GetBulkJobResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBulkJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBulkJobResponse) ProtoMessage() {}
+
+func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
+func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
+}
+
+func (x *GetBulkJobResponse) GetJob() *BulkJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type PauseBulkJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseBulkJobRequest) Reset() {
+	*x = PauseBulkJobRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseBulkJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseBulkJobRequest) ProtoMessage() {}
+
+func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
+func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+}
+
+func (x *PauseBulkJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseBulkJobRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PauseBulkJobRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseBulkJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseBulkJobResponse) Reset() {
+	*x = PauseBulkJobResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseBulkJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseBulkJobResponse) ProtoMessage() {}
+
+func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
+func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+}
+
+func (x *PauseBulkJobResponse) GetJob() *BulkJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type ContinueBulkJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContinueBulkJobRequest) Reset() {
+	*x = ContinueBulkJobRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContinueBulkJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContinueBulkJobRequest) ProtoMessage() {}
+
+func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
+func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+}
+
+func (x *ContinueBulkJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ContinueBulkJobRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ContinueBulkJobRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ContinueBulkJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContinueBulkJobResponse) Reset() {
+	*x = ContinueBulkJobResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContinueBulkJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContinueBulkJobResponse) ProtoMessage() {}
+
+func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
+func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+}
+
+func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type SetBulkJobRateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Rate          float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"` // tasks in a second; 0 is as fast as possible
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBulkJobRateRequest) Reset() {
+	*x = SetBulkJobRateRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBulkJobRateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBulkJobRateRequest) ProtoMessage() {}
+
+func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
+func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+}
+
+func (x *SetBulkJobRateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetBulkJobRateRequest) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *SetBulkJobRateRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SetBulkJobRateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBulkJobRateResponse) Reset() {
+	*x = SetBulkJobRateResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBulkJobRateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBulkJobRateResponse) ProtoMessage() {}
+
+func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
+func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+}
+
+func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type StopBulkJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopBulkJobRequest) Reset() {
+	*x = StopBulkJobRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopBulkJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopBulkJobRequest) ProtoMessage() {}
+
+func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
+func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+}
+
+func (x *StopBulkJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StopBulkJobRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *StopBulkJobRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type StopBulkJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopBulkJobResponse) Reset() {
+	*x = StopBulkJobResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopBulkJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopBulkJobResponse) ProtoMessage() {}
+
+func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
+func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+}
+
+func (x *StopBulkJobResponse) GetJob() *BulkJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
@@ -13880,7 +15241,109 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
 	"\x13RetrySlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms2\xc8-\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"\xba\x01\n" +
+	"\tBulkOrder\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05where\x18\x02 \x01(\tR\x05where\x12\x14\n" +
+	"\x05types\x18\x03 \x03(\tR\x05types\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
+	"\x02in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x02in\"G\n" +
+	"\x15PreviewBulkJobRequest\x12.\n" +
+	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\"\xd8\x02\n" +
+	"\x16PreviewBulkJobResponse\x12\x14\n" +
+	"\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12\x12\n" +
+	"\x04read\x18\x04 \x01(\x03R\x04read\x12I\n" +
+	"\x06states\x18\x05 \x03(\v21.taskengine.v1.PreviewBulkJobResponse.StatesEntryR\x06states\x12-\n" +
+	"\x05kinds\x18\x06 \x03(\v2\x17.taskengine.v1.BulkKindR\x05kinds\x12-\n" +
+	"\asamples\x18\a \x03(\v2\x13.taskengine.v1.TaskR\asamples\x1a9\n" +
+	"\vStatesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"|\n" +
+	"\bBulkKind\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\apattern\x18\x02 \x01(\tR\apattern\x12\x14\n" +
+	"\x05tasks\x18\x03 \x01(\x03R\x05tasks\x12\x16\n" +
+	"\x06sample\x18\x04 \x01(\tR\x06sample\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"}\n" +
+	"\x13StartBulkJobRequest\x12.\n" +
+	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"@\n" +
+	"\x14StartBulkJobResponse\x12(\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"\xdc\x05\n" +
+	"\aBulkJob\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x12\n" +
+	"\x04verb\x18\x03 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05where\x18\x04 \x01(\tR\x05where\x12\x14\n" +
+	"\x05types\x18\x05 \x03(\tR\x05types\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04rate\x18\b \x01(\x01R\x04rate\x12\x0e\n" +
+	"\x02by\x18\t \x01(\tR\x02by\x129\n" +
+	"\n" +
+	"ordered_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\torderedAt\x125\n" +
+	"\bbegun_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\abegunAt\x125\n" +
+	"\bended_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x14\n" +
+	"\x05total\x18\r \x01(\x03R\x05total\x12%\n" +
+	"\x0etotal_complete\x18\x0e \x01(\bR\rtotalComplete\x12\x18\n" +
+	"\achanged\x18\x0f \x01(\x03R\achanged\x12\x18\n" +
+	"\askipped\x18\x10 \x01(\x03R\askipped\x12\x18\n" +
+	"\arefused\x18\x11 \x01(\x03R\arefused\x12\x18\n" +
+	"\aunclear\x18\x12 \x01(\x03R\aunclear\x12\x12\n" +
+	"\x04read\x18\x13 \x01(\x03R\x04read\x126\n" +
+	"\brefusals\x18\x14 \x03(\v2\x1a.taskengine.v1.BulkRefusalR\brefusals\x122\n" +
+	"\ahistory\x18\x15 \x03(\v2\x18.taskengine.v1.BulkEventR\ahistory\x12\x17\n" +
+	"\atask_id\x18\x16 \x01(\tR\x06taskId\x12\x18\n" +
+	"\aproblem\x18\x17 \x01(\tR\aproblem\">\n" +
+	"\vBulkRefusal\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"s\n" +
+	"\tBulkEvent\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"J\n" +
+	"\x13ListBulkJobsRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"j\n" +
+	"\x14ListBulkJobsResponse\x12*\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x16.taskengine.v1.BulkJobR\x04jobs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"'\n" +
+	"\x11GetBulkJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\">\n" +
+	"\x12GetBulkJobResponse\x12(\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"Q\n" +
+	"\x13PauseBulkJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"@\n" +
+	"\x14PauseBulkJobResponse\x12(\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"T\n" +
+	"\x16ContinueBulkJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
+	"\x17ContinueBulkJobResponse\x12(\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"O\n" +
+	"\x15SetBulkJobRateRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"B\n" +
+	"\x16SetBulkJobRateResponse\x12(\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"P\n" +
+	"\x12StopBulkJobRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
+	"\x13StopBulkJobResponse\x12(\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\x9c3\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -13957,7 +15420,16 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vPauseSlices\x12!.taskengine.v1.PauseSlicesRequest\x1a\".taskengine.v1.PauseSlicesResponse\x12W\n" +
 	"\fResumeSlices\x12\".taskengine.v1.ResumeSlicesRequest\x1a#.taskengine.v1.ResumeSlicesResponse\x12Z\n" +
 	"\rResetPlatform\x12#.taskengine.v1.ResetPlatformRequest\x1a$.taskengine.v1.ResetPlatformResponse\x12T\n" +
-	"\vRetrySlices\x12!.taskengine.v1.RetrySlicesRequest\x1a\".taskengine.v1.RetrySlicesResponse\x12H\n" +
+	"\vRetrySlices\x12!.taskengine.v1.RetrySlicesRequest\x1a\".taskengine.v1.RetrySlicesResponse\x12]\n" +
+	"\x0ePreviewBulkJob\x12$.taskengine.v1.PreviewBulkJobRequest\x1a%.taskengine.v1.PreviewBulkJobResponse\x12W\n" +
+	"\fStartBulkJob\x12\".taskengine.v1.StartBulkJobRequest\x1a#.taskengine.v1.StartBulkJobResponse\x12W\n" +
+	"\fListBulkJobs\x12\".taskengine.v1.ListBulkJobsRequest\x1a#.taskengine.v1.ListBulkJobsResponse\x12Q\n" +
+	"\n" +
+	"GetBulkJob\x12 .taskengine.v1.GetBulkJobRequest\x1a!.taskengine.v1.GetBulkJobResponse\x12W\n" +
+	"\fPauseBulkJob\x12\".taskengine.v1.PauseBulkJobRequest\x1a#.taskengine.v1.PauseBulkJobResponse\x12`\n" +
+	"\x0fContinueBulkJob\x12%.taskengine.v1.ContinueBulkJobRequest\x1a&.taskengine.v1.ContinueBulkJobResponse\x12]\n" +
+	"\x0eSetBulkJobRate\x12$.taskengine.v1.SetBulkJobRateRequest\x1a%.taskengine.v1.SetBulkJobRateResponse\x12T\n" +
+	"\vStopBulkJob\x12!.taskengine.v1.StopBulkJobRequest\x1a\".taskengine.v1.StopBulkJobResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -13973,7 +15445,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 201)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 223)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -14168,29 +15640,51 @@ var (
 		(*ResetPlatformResponse)(nil),      // 190: taskengine.v1.ResetPlatformResponse
 		(*RetrySlicesRequest)(nil),         // 191: taskengine.v1.RetrySlicesRequest
 		(*RetrySlicesResponse)(nil),        // 192: taskengine.v1.RetrySlicesResponse
-		nil,                                // 193: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 194: taskengine.v1.Task.HeadersEntry
-		nil,                                // 195: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 196: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 197: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 198: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 199: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 200: taskengine.v1.SetSlicesRequest.ValuesEntry
-		(*timestamppb.Timestamp)(nil),      // 201: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 202: google.protobuf.Duration
+		(*BulkOrder)(nil),                  // 193: taskengine.v1.BulkOrder
+		(*PreviewBulkJobRequest)(nil),      // 194: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 195: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 196: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 197: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 198: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 199: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 200: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 201: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 202: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 203: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 204: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 205: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 206: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 207: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 208: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 209: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 210: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 211: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 212: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 213: taskengine.v1.StopBulkJobResponse
+		nil,                                // 214: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 215: taskengine.v1.Task.HeadersEntry
+		nil,                                // 216: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 217: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 218: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 219: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 220: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 221: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 222: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		(*timestamppb.Timestamp)(nil),      // 223: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 224: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	201, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	202, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	201, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	193, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	223, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	224, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	223, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	214, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	201, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	223, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -14198,131 +15692,131 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	194, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	201, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	201, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	201, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	201, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	201, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	201, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	215, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	223, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	223, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	223, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	223, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	223, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	223, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	201, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	201, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	201, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	201, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	223, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	223, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	223, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	223, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	201, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	201, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	202, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	223, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	223, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	224, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	13,  // 41: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	34,  // 42: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
 	33,  // 43: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	201, // 44: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
-	202, // 45: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	201, // 46: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	201, // 47: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	201, // 48: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	202, // 49: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	223, // 44: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	224, // 45: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	223, // 46: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	223, // 47: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	223, // 48: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	224, // 49: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	38,  // 50: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	37,  // 51: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	201, // 52: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	223, // 52: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	13,  // 53: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	43,  // 54: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	13,  // 55: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	201, // 56: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	202, // 57: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	195, // 58: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	223, // 56: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	224, // 57: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	216, // 58: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
 	12,  // 59: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
 	50,  // 60: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	50,  // 61: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	13,  // 62: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
 	51,  // 63: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	201, // 64: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	201, // 65: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	201, // 66: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	223, // 64: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	223, // 65: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	223, // 66: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
 	51,  // 67: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
 	13,  // 68: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	13,  // 69: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	201, // 70: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	202, // 71: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	223, // 70: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	224, // 71: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	13,  // 72: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	13,  // 73: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
 	62,  // 74: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	13,  // 75: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	201, // 76: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	223, // 76: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	13,  // 77: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	13,  // 78: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	13,  // 79: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
 	13,  // 80: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
 	71,  // 81: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	78,  // 82: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	201, // 83: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	202, // 84: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	223, // 83: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	224, // 84: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
 	78,  // 85: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	202, // 86: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	224, // 86: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
 	83,  // 87: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
 	83,  // 88: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
 	85,  // 89: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
 	85,  // 90: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
 	83,  // 91: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	201, // 92: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	223, // 92: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
 	84,  // 93: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	84,  // 94: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	83,  // 95: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
 	84,  // 96: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	84,  // 97: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	202, // 98: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	224, // 98: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
 	84,  // 99: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	84,  // 100: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
 	98,  // 101: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
 	100, // 102: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	201, // 103: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	223, // 103: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
 	99,  // 104: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	201, // 105: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	201, // 106: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	196, // 107: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	201, // 108: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	201, // 109: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	201, // 110: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	197, // 111: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	201, // 112: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	201, // 113: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	201, // 114: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	223, // 105: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	223, // 106: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	217, // 107: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	223, // 108: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	223, // 109: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	223, // 110: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	218, // 111: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	223, // 112: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	223, // 113: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	223, // 114: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
 	101, // 115: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
 	102, // 116: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
 	103, // 117: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
 	108, // 118: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	202, // 119: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	198, // 120: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	202, // 121: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	224, // 119: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	219, // 120: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	224, // 121: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
 	102, // 122: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	202, // 123: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	201, // 124: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	201, // 125: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	201, // 126: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	202, // 127: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	224, // 123: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	223, // 124: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	223, // 125: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	223, // 126: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	224, // 127: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
 	114, // 128: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
 	115, // 129: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	202, // 130: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	199, // 131: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	202, // 132: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	224, // 130: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	220, // 131: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	224, // 132: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
 	113, // 133: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	201, // 134: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	223, // 134: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
 	117, // 135: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
 	118, // 136: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	201, // 137: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	223, // 137: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
 	118, // 138: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	201, // 139: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	201, // 140: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	223, // 139: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	223, // 140: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
 	116, // 141: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
 	116, // 142: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	113, // 143: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
@@ -14336,203 +15830,240 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	135, // 151: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
 	136, // 152: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
 	113, // 153: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	201, // 154: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	223, // 154: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
 	139, // 155: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	201, // 156: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	223, // 156: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
 	116, // 157: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	116, // 158: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	201, // 159: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	201, // 160: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	223, // 159: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	223, // 160: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	151, // 161: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
 	152, // 162: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	201, // 163: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	223, // 163: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
 	153, // 164: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	201, // 165: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	223, // 165: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
 	150, // 166: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
 	150, // 167: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
 	150, // 168: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
 	150, // 169: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	201, // 170: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	223, // 170: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
 	150, // 171: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
 	164, // 172: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	201, // 173: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	202, // 174: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	223, // 173: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	224, // 174: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
 	168, // 175: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
 	170, // 176: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	201, // 177: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	201, // 178: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	202, // 179: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	201, // 180: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	223, // 177: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	223, // 178: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	224, // 179: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	223, // 180: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
 	167, // 181: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
 	151, // 182: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
 	168, // 183: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
 	169, // 184: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
 	170, // 185: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	201, // 186: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	201, // 187: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	201, // 188: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	201, // 189: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	201, // 190: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	201, // 191: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	223, // 186: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	223, // 187: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	223, // 188: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	223, // 189: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	223, // 190: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	223, // 191: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
 	165, // 192: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
 	165, // 193: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
 	166, // 194: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
 	166, // 195: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	200, // 196: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	221, // 196: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
 	166, // 197: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
 	166, // 198: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
 	166, // 199: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
 	166, // 200: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
 	166, // 201: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	201, // 202: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	201, // 203: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	223, // 202: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	223, // 203: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
 	166, // 204: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	201, // 205: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	201, // 206: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	223, // 205: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	223, // 206: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
 	166, // 207: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	1,   // 208: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 209: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 210: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 211: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 212: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 213: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 214: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 215: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 216: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	31,  // 217: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	41,  // 218: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	44,  // 219: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	46,  // 220: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	48,  // 221: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	35,  // 222: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	39,  // 223: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	52,  // 224: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	54,  // 225: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	56,  // 226: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	58,  // 227: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	60,  // 228: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	63,  // 229: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	65,  // 230: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	67,  // 231: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	69,  // 232: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	72,  // 233: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	74,  // 234: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	76,  // 235: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	79,  // 236: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	86,  // 237: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	88,  // 238: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	90,  // 239: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	92,  // 240: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	94,  // 241: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	96,  // 242: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	104, // 243: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	106, // 244: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	109, // 245: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	111, // 246: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	119, // 247: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	121, // 248: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	123, // 249: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	125, // 250: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	137, // 251: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	140, // 252: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	142, // 253: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	144, // 254: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	128, // 255: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	129, // 256: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	130, // 257: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	146, // 258: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	148, // 259: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	154, // 260: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	156, // 261: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	158, // 262: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	160, // 263: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	162, // 264: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	171, // 265: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	173, // 266: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	175, // 267: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	177, // 268: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	179, // 269: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	181, // 270: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	183, // 271: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	185, // 272: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	187, // 273: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	189, // 274: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	191, // 275: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	81,  // 276: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 277: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 278: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 279: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 280: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 281: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 282: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 283: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 284: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 285: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	32,  // 286: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	42,  // 287: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	45,  // 288: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	47,  // 289: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	49,  // 290: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	36,  // 291: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	40,  // 292: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	53,  // 293: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	55,  // 294: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	57,  // 295: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	59,  // 296: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	61,  // 297: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	64,  // 298: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	66,  // 299: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	68,  // 300: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	70,  // 301: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	73,  // 302: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	75,  // 303: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	77,  // 304: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	80,  // 305: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	87,  // 306: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	89,  // 307: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	91,  // 308: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	93,  // 309: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	95,  // 310: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	97,  // 311: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	105, // 312: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	107, // 313: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	110, // 314: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	112, // 315: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	120, // 316: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	122, // 317: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	124, // 318: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	126, // 319: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	138, // 320: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	141, // 321: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	143, // 322: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	145, // 323: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	132, // 324: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	133, // 325: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	134, // 326: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	147, // 327: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	149, // 328: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	155, // 329: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	157, // 330: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	159, // 331: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	161, // 332: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	163, // 333: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	172, // 334: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	174, // 335: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	176, // 336: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	178, // 337: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	180, // 338: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	182, // 339: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	184, // 340: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	186, // 341: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	188, // 342: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	190, // 343: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	192, // 344: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	82,  // 345: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	277, // [277:346] is the sub-list for method output_type
-	208, // [208:277] is the sub-list for method input_type
-	208, // [208:208] is the sub-list for extension type_name
-	208, // [208:208] is the sub-list for extension extendee
-	0,   // [0:208] is the sub-list for field type_name
+	223, // 208: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	224, // 209: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	193, // 210: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	222, // 211: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	196, // 212: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 213: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	193, // 214: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	199, // 215: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	223, // 216: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	223, // 217: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	223, // 218: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	223, // 219: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	200, // 220: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	201, // 221: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	223, // 222: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	199, // 223: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	199, // 224: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	199, // 225: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	199, // 226: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	199, // 227: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	199, // 228: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	1,   // 229: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 230: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 231: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 232: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 233: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 234: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 235: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 236: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 237: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	31,  // 238: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	41,  // 239: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	44,  // 240: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	46,  // 241: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	48,  // 242: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	35,  // 243: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	39,  // 244: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	52,  // 245: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	54,  // 246: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	56,  // 247: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	58,  // 248: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	60,  // 249: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	63,  // 250: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	65,  // 251: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	67,  // 252: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	69,  // 253: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	72,  // 254: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	74,  // 255: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	76,  // 256: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	79,  // 257: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	86,  // 258: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	88,  // 259: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	90,  // 260: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	92,  // 261: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	94,  // 262: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	96,  // 263: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	104, // 264: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	106, // 265: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	109, // 266: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	111, // 267: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	119, // 268: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	121, // 269: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	123, // 270: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	125, // 271: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	137, // 272: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	140, // 273: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	142, // 274: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	144, // 275: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	128, // 276: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	129, // 277: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	130, // 278: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	146, // 279: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	148, // 280: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	154, // 281: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	156, // 282: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	158, // 283: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	160, // 284: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	162, // 285: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	171, // 286: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	173, // 287: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	175, // 288: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	177, // 289: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	179, // 290: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	181, // 291: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	183, // 292: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	185, // 293: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	187, // 294: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	189, // 295: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	191, // 296: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	194, // 297: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	197, // 298: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	202, // 299: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	204, // 300: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	206, // 301: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	208, // 302: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	210, // 303: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	212, // 304: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	81,  // 305: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 306: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 307: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 308: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 309: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 310: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 311: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 312: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 313: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 314: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	32,  // 315: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	42,  // 316: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	45,  // 317: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	47,  // 318: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	49,  // 319: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	36,  // 320: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	40,  // 321: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	53,  // 322: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	55,  // 323: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	57,  // 324: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	59,  // 325: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	61,  // 326: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	64,  // 327: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	66,  // 328: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	68,  // 329: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	70,  // 330: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	73,  // 331: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	75,  // 332: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	77,  // 333: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	80,  // 334: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	87,  // 335: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	89,  // 336: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	91,  // 337: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	93,  // 338: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	95,  // 339: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	97,  // 340: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	105, // 341: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	107, // 342: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	110, // 343: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	112, // 344: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	120, // 345: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	122, // 346: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	124, // 347: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	126, // 348: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	138, // 349: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	141, // 350: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	143, // 351: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	145, // 352: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	132, // 353: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	133, // 354: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	134, // 355: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	147, // 356: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	149, // 357: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	155, // 358: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	157, // 359: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	159, // 360: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	161, // 361: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	163, // 362: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	172, // 363: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	174, // 364: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	176, // 365: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	178, // 366: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	180, // 367: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	182, // 368: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	184, // 369: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	186, // 370: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	188, // 371: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	190, // 372: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	192, // 373: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	195, // 374: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	198, // 375: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	203, // 376: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	205, // 377: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	207, // 378: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	209, // 379: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	211, // 380: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	213, // 381: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	82,  // 382: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	306, // [306:383] is the sub-list for method output_type
+	229, // [229:306] is the sub-list for method input_type
+	229, // [229:229] is the sub-list for extension type_name
+	229, // [229:229] is the sub-list for extension extendee
+	0,   // [0:229] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -14574,7 +16105,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   201,
+			NumMessages:   223,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

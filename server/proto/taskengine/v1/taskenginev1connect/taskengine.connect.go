@@ -205,6 +205,28 @@ const (
 	TaskServiceResetPlatformProcedure = "/taskengine.v1.TaskService/ResetPlatform"
 	// TaskServiceRetrySlicesProcedure is the fully-qualified name of the TaskService's RetrySlices RPC.
 	TaskServiceRetrySlicesProcedure = "/taskengine.v1.TaskService/RetrySlices"
+	// TaskServicePreviewBulkJobProcedure is the fully-qualified name of the TaskService's
+	// PreviewBulkJob RPC.
+	TaskServicePreviewBulkJobProcedure = "/taskengine.v1.TaskService/PreviewBulkJob"
+	// TaskServiceStartBulkJobProcedure is the fully-qualified name of the TaskService's StartBulkJob
+	// RPC.
+	TaskServiceStartBulkJobProcedure = "/taskengine.v1.TaskService/StartBulkJob"
+	// TaskServiceListBulkJobsProcedure is the fully-qualified name of the TaskService's ListBulkJobs
+	// RPC.
+	TaskServiceListBulkJobsProcedure = "/taskengine.v1.TaskService/ListBulkJobs"
+	// TaskServiceGetBulkJobProcedure is the fully-qualified name of the TaskService's GetBulkJob RPC.
+	TaskServiceGetBulkJobProcedure = "/taskengine.v1.TaskService/GetBulkJob"
+	// TaskServicePauseBulkJobProcedure is the fully-qualified name of the TaskService's PauseBulkJob
+	// RPC.
+	TaskServicePauseBulkJobProcedure = "/taskengine.v1.TaskService/PauseBulkJob"
+	// TaskServiceContinueBulkJobProcedure is the fully-qualified name of the TaskService's
+	// ContinueBulkJob RPC.
+	TaskServiceContinueBulkJobProcedure = "/taskengine.v1.TaskService/ContinueBulkJob"
+	// TaskServiceSetBulkJobRateProcedure is the fully-qualified name of the TaskService's
+	// SetBulkJobRate RPC.
+	TaskServiceSetBulkJobRateProcedure = "/taskengine.v1.TaskService/SetBulkJobRate"
+	// TaskServiceStopBulkJobProcedure is the fully-qualified name of the TaskService's StopBulkJob RPC.
+	TaskServiceStopBulkJobProcedure = "/taskengine.v1.TaskService/StopBulkJob"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -448,6 +470,23 @@ type TaskServiceClient interface {
 	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
 	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
 	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
+	// PreviewBulkJob says which tasks a bulk job would change now. It changes nothing, and reads a million tasks at most.
+	PreviewBulkJob(context.Context, *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error)
+	// StartBulkJob has the server change all tasks that a filter selects now, by one verb, such as resume. Each is changed once, also
+	// if nodes stop meanwhile. It may be repeated with the same name.
+	StartBulkJob(context.Context, *v1.StartBulkJobRequest) (*v1.StartBulkJobResponse, error)
+	// ListBulkJobs returns a page of bulk jobs, the newest first by their names. Jobs are kept for 30 days after their end.
+	ListBulkJobs(context.Context, *v1.ListBulkJobsRequest) (*v1.ListBulkJobsResponse, error)
+	// GetBulkJob returns one bulk job.
+	GetBulkJob(context.Context, *v1.GetBulkJobRequest) (*v1.GetBulkJobResponse, error)
+	// PauseBulkJob has a bulk job change no more tasks until ContinueBulkJob.
+	PauseBulkJob(context.Context, *v1.PauseBulkJobRequest) (*v1.PauseBulkJobResponse, error)
+	// ContinueBulkJob ends a pause.
+	ContinueBulkJob(context.Context, *v1.ContinueBulkJobRequest) (*v1.ContinueBulkJobResponse, error)
+	// SetBulkJobRate changes how fast a bulk job is.
+	SetBulkJobRate(context.Context, *v1.SetBulkJobRateRequest) (*v1.SetBulkJobRateResponse, error)
+	// StopBulkJob ends a bulk job. Tasks that it has changed stay so.
+	StopBulkJob(context.Context, *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -871,6 +910,54 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
 			connect.WithClientOptions(opts...),
 		),
+		previewBulkJob: connect.NewClient[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse](
+			httpClient,
+			baseURL+TaskServicePreviewBulkJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PreviewBulkJob")),
+			connect.WithClientOptions(opts...),
+		),
+		startBulkJob: connect.NewClient[v1.StartBulkJobRequest, v1.StartBulkJobResponse](
+			httpClient,
+			baseURL+TaskServiceStartBulkJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("StartBulkJob")),
+			connect.WithClientOptions(opts...),
+		),
+		listBulkJobs: connect.NewClient[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse](
+			httpClient,
+			baseURL+TaskServiceListBulkJobsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListBulkJobs")),
+			connect.WithClientOptions(opts...),
+		),
+		getBulkJob: connect.NewClient[v1.GetBulkJobRequest, v1.GetBulkJobResponse](
+			httpClient,
+			baseURL+TaskServiceGetBulkJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetBulkJob")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseBulkJob: connect.NewClient[v1.PauseBulkJobRequest, v1.PauseBulkJobResponse](
+			httpClient,
+			baseURL+TaskServicePauseBulkJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PauseBulkJob")),
+			connect.WithClientOptions(opts...),
+		),
+		continueBulkJob: connect.NewClient[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse](
+			httpClient,
+			baseURL+TaskServiceContinueBulkJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ContinueBulkJob")),
+			connect.WithClientOptions(opts...),
+		),
+		setBulkJobRate: connect.NewClient[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse](
+			httpClient,
+			baseURL+TaskServiceSetBulkJobRateProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SetBulkJobRate")),
+			connect.WithClientOptions(opts...),
+		),
+		stopBulkJob: connect.NewClient[v1.StopBulkJobRequest, v1.StopBulkJobResponse](
+			httpClient,
+			baseURL+TaskServiceStopBulkJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("StopBulkJob")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -950,6 +1037,14 @@ type taskServiceClient struct {
 	resumeSlices       *connect.Client[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse]
 	resetPlatform      *connect.Client[v1.ResetPlatformRequest, v1.ResetPlatformResponse]
 	retrySlices        *connect.Client[v1.RetrySlicesRequest, v1.RetrySlicesResponse]
+	previewBulkJob     *connect.Client[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse]
+	startBulkJob       *connect.Client[v1.StartBulkJobRequest, v1.StartBulkJobResponse]
+	listBulkJobs       *connect.Client[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse]
+	getBulkJob         *connect.Client[v1.GetBulkJobRequest, v1.GetBulkJobResponse]
+	pauseBulkJob       *connect.Client[v1.PauseBulkJobRequest, v1.PauseBulkJobResponse]
+	continueBulkJob    *connect.Client[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse]
+	setBulkJobRate     *connect.Client[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse]
+	stopBulkJob        *connect.Client[v1.StopBulkJobRequest, v1.StopBulkJobResponse]
 	version            *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
@@ -1553,6 +1648,78 @@ func (c *taskServiceClient) RetrySlices(ctx context.Context, req *v1.RetrySlices
 	return nil, err
 }
 
+// PreviewBulkJob calls taskengine.v1.TaskService.PreviewBulkJob.
+func (c *taskServiceClient) PreviewBulkJob(ctx context.Context, req *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error) {
+	response, err := c.previewBulkJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// StartBulkJob calls taskengine.v1.TaskService.StartBulkJob.
+func (c *taskServiceClient) StartBulkJob(ctx context.Context, req *v1.StartBulkJobRequest) (*v1.StartBulkJobResponse, error) {
+	response, err := c.startBulkJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListBulkJobs calls taskengine.v1.TaskService.ListBulkJobs.
+func (c *taskServiceClient) ListBulkJobs(ctx context.Context, req *v1.ListBulkJobsRequest) (*v1.ListBulkJobsResponse, error) {
+	response, err := c.listBulkJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetBulkJob calls taskengine.v1.TaskService.GetBulkJob.
+func (c *taskServiceClient) GetBulkJob(ctx context.Context, req *v1.GetBulkJobRequest) (*v1.GetBulkJobResponse, error) {
+	response, err := c.getBulkJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseBulkJob calls taskengine.v1.TaskService.PauseBulkJob.
+func (c *taskServiceClient) PauseBulkJob(ctx context.Context, req *v1.PauseBulkJobRequest) (*v1.PauseBulkJobResponse, error) {
+	response, err := c.pauseBulkJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ContinueBulkJob calls taskengine.v1.TaskService.ContinueBulkJob.
+func (c *taskServiceClient) ContinueBulkJob(ctx context.Context, req *v1.ContinueBulkJobRequest) (*v1.ContinueBulkJobResponse, error) {
+	response, err := c.continueBulkJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetBulkJobRate calls taskengine.v1.TaskService.SetBulkJobRate.
+func (c *taskServiceClient) SetBulkJobRate(ctx context.Context, req *v1.SetBulkJobRateRequest) (*v1.SetBulkJobRateResponse, error) {
+	response, err := c.setBulkJobRate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// StopBulkJob calls taskengine.v1.TaskService.StopBulkJob.
+func (c *taskServiceClient) StopBulkJob(ctx context.Context, req *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error) {
+	response, err := c.stopBulkJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -1801,6 +1968,23 @@ type TaskServiceHandler interface {
 	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
 	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
 	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
+	// PreviewBulkJob says which tasks a bulk job would change now. It changes nothing, and reads a million tasks at most.
+	PreviewBulkJob(context.Context, *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error)
+	// StartBulkJob has the server change all tasks that a filter selects now, by one verb, such as resume. Each is changed once, also
+	// if nodes stop meanwhile. It may be repeated with the same name.
+	StartBulkJob(context.Context, *v1.StartBulkJobRequest) (*v1.StartBulkJobResponse, error)
+	// ListBulkJobs returns a page of bulk jobs, the newest first by their names. Jobs are kept for 30 days after their end.
+	ListBulkJobs(context.Context, *v1.ListBulkJobsRequest) (*v1.ListBulkJobsResponse, error)
+	// GetBulkJob returns one bulk job.
+	GetBulkJob(context.Context, *v1.GetBulkJobRequest) (*v1.GetBulkJobResponse, error)
+	// PauseBulkJob has a bulk job change no more tasks until ContinueBulkJob.
+	PauseBulkJob(context.Context, *v1.PauseBulkJobRequest) (*v1.PauseBulkJobResponse, error)
+	// ContinueBulkJob ends a pause.
+	ContinueBulkJob(context.Context, *v1.ContinueBulkJobRequest) (*v1.ContinueBulkJobResponse, error)
+	// SetBulkJobRate changes how fast a bulk job is.
+	SetBulkJobRate(context.Context, *v1.SetBulkJobRateRequest) (*v1.SetBulkJobRateResponse, error)
+	// StopBulkJob ends a bulk job. Tasks that it has changed stay so.
+	StopBulkJob(context.Context, *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -2220,6 +2404,54 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServicePreviewBulkJobHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePreviewBulkJobProcedure,
+		svc.PreviewBulkJob,
+		connect.WithSchema(taskServiceMethods.ByName("PreviewBulkJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceStartBulkJobHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceStartBulkJobProcedure,
+		svc.StartBulkJob,
+		connect.WithSchema(taskServiceMethods.ByName("StartBulkJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListBulkJobsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListBulkJobsProcedure,
+		svc.ListBulkJobs,
+		connect.WithSchema(taskServiceMethods.ByName("ListBulkJobs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetBulkJobHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetBulkJobProcedure,
+		svc.GetBulkJob,
+		connect.WithSchema(taskServiceMethods.ByName("GetBulkJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServicePauseBulkJobHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePauseBulkJobProcedure,
+		svc.PauseBulkJob,
+		connect.WithSchema(taskServiceMethods.ByName("PauseBulkJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceContinueBulkJobHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceContinueBulkJobProcedure,
+		svc.ContinueBulkJob,
+		connect.WithSchema(taskServiceMethods.ByName("ContinueBulkJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSetBulkJobRateHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSetBulkJobRateProcedure,
+		svc.SetBulkJobRate,
+		connect.WithSchema(taskServiceMethods.ByName("SetBulkJobRate")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceStopBulkJobHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceStopBulkJobProcedure,
+		svc.StopBulkJob,
+		connect.WithSchema(taskServiceMethods.ByName("StopBulkJob")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -2364,6 +2596,22 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceResetPlatformHandler.ServeHTTP(w, r)
 		case TaskServiceRetrySlicesProcedure:
 			taskServiceRetrySlicesHandler.ServeHTTP(w, r)
+		case TaskServicePreviewBulkJobProcedure:
+			taskServicePreviewBulkJobHandler.ServeHTTP(w, r)
+		case TaskServiceStartBulkJobProcedure:
+			taskServiceStartBulkJobHandler.ServeHTTP(w, r)
+		case TaskServiceListBulkJobsProcedure:
+			taskServiceListBulkJobsHandler.ServeHTTP(w, r)
+		case TaskServiceGetBulkJobProcedure:
+			taskServiceGetBulkJobHandler.ServeHTTP(w, r)
+		case TaskServicePauseBulkJobProcedure:
+			taskServicePauseBulkJobHandler.ServeHTTP(w, r)
+		case TaskServiceContinueBulkJobProcedure:
+			taskServiceContinueBulkJobHandler.ServeHTTP(w, r)
+		case TaskServiceSetBulkJobRateProcedure:
+			taskServiceSetBulkJobRateHandler.ServeHTTP(w, r)
+		case TaskServiceStopBulkJobProcedure:
+			taskServiceStopBulkJobHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -2645,6 +2893,38 @@ func (UnimplementedTaskServiceHandler) ResetPlatform(context.Context, *v1.ResetP
 
 func (UnimplementedTaskServiceHandler) RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RetrySlices is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PreviewBulkJob(context.Context, *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PreviewBulkJob is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) StartBulkJob(context.Context, *v1.StartBulkJobRequest) (*v1.StartBulkJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.StartBulkJob is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListBulkJobs(context.Context, *v1.ListBulkJobsRequest) (*v1.ListBulkJobsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListBulkJobs is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetBulkJob(context.Context, *v1.GetBulkJobRequest) (*v1.GetBulkJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetBulkJob is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PauseBulkJob(context.Context, *v1.PauseBulkJobRequest) (*v1.PauseBulkJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PauseBulkJob is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ContinueBulkJob(context.Context, *v1.ContinueBulkJobRequest) (*v1.ContinueBulkJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ContinueBulkJob is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SetBulkJobRate(context.Context, *v1.SetBulkJobRateRequest) (*v1.SetBulkJobRateResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SetBulkJobRate is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) StopBulkJob(context.Context, *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.StopBulkJob is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {

@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
+)
+
+// keep is how long a job is kept that has ended.
+const keep = 30 * 24 * time.Hour
+
+// TypePolicy returns the policy of [bulk.Type]: a job that cannot go on is tried again until it can.
+func TypePolicy() policy.Type {
+	p := policy.DefaultType()
+	p.Priority, p.Slotless = task.HighestPriority, true
+	p.MaxCrashes = 0
+	p.Timeout.Run = 0 // a slow job takes days
+	p.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Second, Factor: 2, Max: time.Minute}}
+	p.Retention = policy.Retention{Done: keep, Failed: keep, Cancelled: keep}
+	return p
+}
+
+// Config describes how a node runs jobs.
+type Config struct {
+	Log *slog.Logger // nil: nothing is logged
+
+	// Changed is called with each task after a job has changed it, by one goroutine of each job. It may be nil.
+	Changed func(*task.Task)
+}
+
+// Handler returns the handler of [bulk.Type]. Every engine with a store that may have jobs needs it.
+func Handler(c Config) task.HandlerFunc {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return func(ctx context.Context, t *task.Task) ([]byte, error) {
+		e, ok := engine.FromContext(ctx)
+		if !ok {
+			return nil, errors.New("a bulk job must be run by an engine")
+		}
+		r, err := newRun(c, e, t)
+		if err != nil { // another node may have a newer program, which has written it
+			return nil, err
+		}
+		if err := r.do(ctx); err != nil {
+			return nil, fmt.Errorf("bulk job %s: %w", r.job.Name, err)
+		}
+		if r.job.Paused && !r.job.Stopped {
+			data, err := r.state.Encode()
+			if err != nil {
+				return nil, err
+			}
+			return nil, task.Again(never, task.WithCheckpoint(data))
+		}
+		r.logEnd(ctx)
+		return r.state.Encode()
+	}
+}
+
+// never is when a paused job runs again: an order makes it run earlier.
+var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// actionOf returns what a job does with a task.
+func actionOf(j *bulk.Job) (engine.Action, error) {
+	switch j.Verb {
+	case bulk.Resume:
+		return engine.Resuming(), nil
+	case bulk.Cancel:
+		return engine.Cancelling(j.Reason), nil
+	case bulk.Fail:
+		return engine.Failing(j.Reason), nil
+	case bulk.Reschedule:
+		return engine.Rescheduling(j.At)
+	}
+	return engine.Action{}, fmt.Errorf("this node does not know the verb %q: it is older than the one that took the order", j.Verb)
+}
+
+func (r *run) logEnd(ctx context.Context) {
+	s := &r.state
+	verb := "a bulk job has ended"
+	if s.Stopped {
+		verb = "a bulk job was stopped"
+	}
+	r.Log.InfoContext(ctx, verb, "job", r.job.Name, "verb", string(r.job.Verb), "where", r.job.Where, "by", r.job.By,
+		"changed", s.Changed, "skipped", s.Skipped, "refused", s.Refused, "unclear", s.Unclear)
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/task"
+)
+
+// Action is a change that a person asks for, see [Engine.Do] and [Engine.DoMany].
+type Action struct {
+	verb string
+	fill func(t *task.Task, c *task.Change) bool // completes a change, or returns false if the state of the task does not allow it
+}
+
+// Cancelling returns what [Engine.Cancel] does.
+func Cancelling(reason string) Action {
+	return Action{"cancel", func(_ *task.Task, c *task.Change) bool {
+		c.To, c.Outcome, c.Error = task.Cancelled, task.Overruled, reason
+		return true
+	}}
+}
+
+// Failing returns what [Engine.Fail] does.
+func Failing(reason string) Action {
+	return Action{"fail", func(_ *task.Task, c *task.Change) bool {
+		c.To, c.Outcome, c.Error = task.Failed, task.Overruled, reason
+		return true
+	}}
+}
+
+// Resuming returns what [Engine.Resume] does.
+func Resuming() Action {
+	return Action{"resume", func(t *task.Task, c *task.Change) bool {
+		c.To = task.Submitted
+		if t.State != task.Waiting {
+			c.Count = task.Reset
+		} else if t.Turn == task.Behind && t.ReadyAt.After(c.At) {
+			c.ReadyAt = c.At // the seat of a task that is ready now
+		}
+		return t.State != task.Processing
+	}}
+}
+
+// Rescheduling returns what [Engine.Reschedule] does.
+func Rescheduling(at time.Time) (Action, error) {
+	if at.IsZero() || outOfRange(at) {
+		return Action{}, fmt.Errorf("%w: times must lie between the years 1970 and 9999", ErrInvalid)
+	}
+	return Action{"reschedule", func(t *task.Task, c *task.Change) bool {
+		c.To, c.NextEventAt, c.ReadyAt = task.Waiting, at, at
+		if t.State == task.Error {
+			c.Count = task.Reset
+		}
+		return t.State != task.Processing
+	}}, nil
+}
+
+// Do makes a change of one task.
+func (e *Engine) Do(ctx context.Context, ref task.Ref, a Action) (*task.Task, error) {
+	return e.edit(ctx, ref, a.verb, a.fill)
+}
+
+// Target is a task that [Engine.DoMany] changes, at one version.
+type Target struct {
+	task.Ref
+	Row *task.Task // as a list of the engine has it; nil if DoMany is to read it
+}
+
+// Outcome is what has become of a [Target].
+type Outcome struct {
+	// Err is nil if the change was made. It wraps [ErrStale] if the task is at another version, [task.ErrNotFound] if it does
+	// not exist, and [ErrNotAllowed] if its state does not allow the change. After any other error it is unknown whether the change was made.
+	Err error
+
+	// Row is the task after the change or, if it was read and the change was not made, before it; otherwise nil.
+	Row *task.Task
+}
+
+const (
+	manyReads = 16 // how many rows DoMany reads at the same time
+
+	// manyAtOnce is how many changes DoMany has under way. They share commits with the changes of running tasks, which wait for them.
+	manyAtOnce = 250
+)
+
+// DoMany makes a change of many tasks, at a time that becomes their UpdatedAt. It returns an outcome for each of them. Each is a change
+// of its own: some may be made though others are not. DoMany does not wait for the end of ctx: it completes what it has begun.
+func (e *Engine) DoMany(ctx context.Context, at time.Time, a Action, targets []Target) []Outcome {
+	out := make([]Outcome, len(targets))
+	for from := 0; from < len(targets); from += manyAtOnce {
+		to := min(from+manyAtOnce, len(targets))
+		if ctx.Err() != nil {
+			for i := range out[from:] {
+				out[from+i].Err = context.Cause(ctx)
+			}
+			return out
+		}
+		e.doSome(context.WithoutCancel(ctx), at, a, targets[from:to], out[from:to])
+	}
+	return out
+}
+
+// doSome makes a change of some tasks at once.
+func (e *Engine) doSome(ctx context.Context, at time.Time, a Action, targets []Target, out []Outcome) {
+	edits := make([]*shell.Edit, len(targets))
+	types := make([]string, len(targets))
+	e.readTargets(ctx, targets, out)
+	for i := range targets {
+		if out[i].Err != nil {
+			continue
+		}
+		t := out[i].Row
+		c := task.Change{Ref: t.Ref(), At: at, OrderingKey: t.OrderingKey}
+		if !a.fill(t, &c) || !t.State.CanBecome(c.To) {
+			out[i].Err = fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, a.verb, t.State)
+			continue
+		}
+		e.contents.reencode(t).Add(&c, false)
+		edits[i] = &shell.Edit{Change: c, Read: t.Version, From: t.State, Parent: t.Parent, Done: make(chan error, 1)}
+		types[i] = t.Type
+	}
+	e.tell(func(s *state, _ time.Time) {
+		err := e.inbox.accepting()
+		for i, ed := range edits {
+			switch {
+			case ed == nil:
+			case err != nil:
+				out[i].Err, edits[i] = err, nil
+			default:
+				s.Edit(types[i], ed)
+			}
+		}
+	})
+	for i, ed := range edits {
+		if ed == nil {
+			continue
+		}
+		switch err := <-ed.Done; {
+		case err != nil:
+			out[i].Err = err
+		case ed.After == nil:
+			out[i] = Outcome{Err: fmt.Errorf("%w: it is no longer at version %d", ErrStale, ed.Read)}
+		default:
+			out[i].Row = ed.After
+		}
+	}
+}
+
+// readTargets makes the rows of targets those of their outcomes, and reads the missing ones.
+func (e *Engine) readTargets(ctx context.Context, targets []Target, out []Outcome) {
+	var reading sync.WaitGroup
+	places := make(chan struct{}, manyReads)
+	for i := range targets {
+		if out[i].Row = targets[i].Row; out[i].Row == nil {
+			places <- struct{}{}
+			reading.Go(func() {
+				out[i].Row, out[i].Err = e.store.Get(ctx, targets[i].ID)
+				<-places
+			})
+		}
+	}
+	reading.Wait()
+	for i := range targets {
+		switch t := out[i].Row; {
+		case out[i].Err != nil && !errors.Is(out[i].Err, task.ErrNotFound):
+			out[i].Err = fmt.Errorf("read task %v: %w", targets[i].ID, out[i].Err)
+		case out[i].Err == nil && t.Version != targets[i].Version:
+			out[i].Err = fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, targets[i].Version)
+		}
+	}
+}
