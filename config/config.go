@@ -303,6 +303,7 @@ type HTTP struct {
 // Type is the policy of the tasks of one type, and the handler that runs them.
 type Type struct {
 	Handler string
+	Redact  []string // places such as payload.card.number
 	policy.Type
 }
 

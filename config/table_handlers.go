@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/place"
+	"github.com/taskengine/taskengine/internal/redact"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -171,6 +172,12 @@ func checkSocket(path string) error {
 // CheckPlace returns an error if s is not the place of a value in a task. A limit can count by such a
 // value.
 func CheckPlace(s string) error { return place.CheckTask(s) }
+
+// isRedactable accepts places that can be redacted.
+func isRedactable(s string) error {
+	_, err := redact.Parse(s)
+	return err
+}
 
 // isUsersVariable accepts the names of variables that the engine does not set itself.
 func isUsersVariable(s string) error {

@@ -43,6 +43,21 @@ func (f Filter) OfRows() bool { return !slices.ContainsFunc(f.terms, term.needsW
 
 func (t term) needsWhole() bool { return t.field.kind == inPayload || t.field.kind == inResult }
 
+// Place is what a term of a filter reads: a field of [Fields] by its name, and the names after it.
+type Place struct {
+	Field string // such as error, header and payload
+	Path  []string
+}
+
+// Places returns what f reads.
+func (f Filter) Places() []Place {
+	all := make([]Place, len(f.terms))
+	for i, t := range f.terms {
+		all[i] = Place{t.field.name, slices.Clone(t.path)}
+	}
+	return all
+}
+
 // And returns a filter that selects the tasks that both select.
 func (f Filter) And(other Filter) Filter {
 	return Filter{slices.Concat(f.terms, other.terms)}

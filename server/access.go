@@ -108,7 +108,7 @@ func (a *API) permit(ctx context.Context, types ...string) error {
 		if !t.IsFor(typ) {
 			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the token %s is for tasks of the types %s, and not for %.80q", t.Name, strings.Join(t.Types, ", "), typ))
 		}
-		if c.right.role == access.Operate && task.IsReservedType(typ) && !(t.May(access.Admin) && t.IsForAll()) {
+		if c.right.isChange() && task.IsReservedType(typ) && !(t.May(access.Admin) && t.IsForAll()) {
 			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s of the type %.80q, which belongs to the engine, needs the role %s for all types, which the token %s does not have", c.method, typ, access.Admin, t.Name))
 		}
 	}
@@ -172,7 +172,7 @@ func (a *API) permitTasks(ctx context.Context, ids ...task.ID) error {
 	if c == nil {
 		return nil
 	}
-	if t, err := a.tokenOf(c); err != nil || t.IsForAll() && (t.May(access.Admin) || c.right.role != access.Operate) {
+	if t, err := a.tokenOf(c); err != nil || t.IsForAll() && (t.May(access.Admin) || !c.right.isChange()) {
 		return err
 	}
 	for _, id := range ids {
@@ -267,12 +267,13 @@ func (s *admittedStream) Context() context.Context { return s.ctx }
 // isSocket reports whether an address is that of a Unix socket, which callers reach by permission of the file system.
 func isSocket(a net.Addr) bool { return a != nil && a.Network() == "unix" }
 
-// rechecked returns a function that sends as send does, until the token of the request is revoked.
+// rechecked returns a function that sends as send does, without what the caller may not see, until the token of the request is revoked.
 func rechecked[Res any](a *API, ctx context.Context, send func(*Res) error) func(*Res) error {
 	return func(res *Res) error {
 		if err := a.recheck(ctx); err != nil {
 			return err
 		}
+		a.veiled(ctx, res)
 		return send(res)
 	}
 }

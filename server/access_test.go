@@ -110,24 +110,25 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 
 // least has the smallest role for each method. A method that is missing here fails the test of roles.
 var least = map[string]access.Role{
-	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "ListErrors": access.Submit, "Wait": access.Submit,
-	"Why": access.Submit, "Tree": access.Submit, "SubmitWorkflow": access.Submit, "GetWorkflow": access.Submit, "RetryWorkflow": access.Operate, "Signal": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.Submit, "ListKeys": access.Submit, "GetKey": access.Submit,
-	"ListWorkers": access.Submit, "ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
-	"ListSchedules": access.Submit, "GetSchedule": access.Submit, "PreviewSchedule": access.Submit,
-	"ListSources": access.Submit, "GetSource": access.Submit, "PauseSource": access.Operate, "ResumeSource": access.Operate, "SeekSource": access.Operate,
-	"ListSliceSources": access.Submit, "GetSliceSource": access.Submit, "ListPlatforms": access.Submit, "GetPlatform": access.Submit,
-	"SetSlices": access.Operate, "AddPlatform": access.Operate, "RemovePlatform": access.Operate, "PauseSlices": access.Operate, "ResumeSlices": access.Operate, "ResetPlatform": access.Operate, "RetrySlices": access.Operate,
-	"Cancel": access.Operate, "Resume": access.Operate, "Fail": access.Operate, "Reschedule": access.Operate, "PauseType": access.Operate,
-	"ResumeType": access.Operate, "ResumeKey": access.Operate, "SkipKey": access.Operate, "DrainWorker": access.Operate, "SetLimit": access.Operate, "UnsetLimit": access.Operate,
-	"SilenceAlerts": access.Operate, "UnsilenceAlerts": access.Operate, "PauseSchedule": access.Operate, "ResumeSchedule": access.Operate,
-	"PauseSchedules": access.Operate, "ResumeSchedules": access.Operate, "TriggerSchedule": access.Operate, "BackfillSchedule": access.Operate,
+	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.View, "List": access.View, "Count": access.View, "ListErrors": access.View, "Wait": access.View,
+	"Why": access.View, "Tree": access.View, "SubmitWorkflow": access.Submit, "GetWorkflow": access.View, "RetryWorkflow": access.Manage, "Signal": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.View, "ListKeys": access.View, "GetKey": access.View,
+	"ListWorkers": access.View, "ListLimits": access.View, "GetLimit": access.View, "WatchLimits": access.View, "WhyLimit": access.View, "ListAlerts": access.View,
+	"ListSchedules": access.View, "GetSchedule": access.View, "PreviewSchedule": access.View,
+	"ListSources": access.View, "GetSource": access.View, "PauseSource": access.Manage, "ResumeSource": access.Manage, "SeekSource": access.Manage,
+	"ListSliceSources": access.View, "GetSliceSource": access.View, "ListPlatforms": access.View, "GetPlatform": access.View,
+	"SetSlices": access.Manage, "AddPlatform": access.Manage, "RemovePlatform": access.Manage, "PauseSlices": access.Manage, "ResumeSlices": access.Manage, "ResetPlatform": access.Manage, "RetrySlices": access.Manage,
+	"Cancel": access.Manage, "Resume": access.Manage, "Fail": access.Manage, "Reschedule": access.Manage, "PauseType": access.Manage,
+	"ResumeType": access.Manage, "ResumeKey": access.Manage, "SkipKey": access.Manage, "DrainWorker": access.Manage, "SetLimit": access.Manage, "UnsetLimit": access.Manage,
+	"SilenceAlerts": access.Manage, "UnsilenceAlerts": access.Manage, "PauseSchedule": access.Manage, "ResumeSchedule": access.Manage,
+	"PauseSchedules": access.Manage, "ResumeSchedules": access.Manage, "TriggerSchedule": access.Manage, "BackfillSchedule": access.Manage,
 	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
-	"PreviewBulkJob": access.Submit, "ListBulkJobs": access.Submit, "GetBulkJob": access.Submit, "StartBulkJob": access.Operate, "PauseBulkJob": access.Operate, "ContinueBulkJob": access.Operate, "SetBulkJobRate": access.Operate, "StopBulkJob": access.Operate,
+	"PreviewBulkJob": access.View, "ListBulkJobs": access.View, "GetBulkJob": access.View, "StartBulkJob": access.Manage, "PauseBulkJob": access.Manage, "ContinueBulkJob": access.Manage, "SetBulkJobRate": access.Manage, "StopBulkJob": access.Manage,
 	"Version": "",
 }
 
 func TestEveryMethodNeedsATokenWithItsRole(t *testing.T) {
-	g := newGuarded(t, of("submit", access.Submit), of("work", access.Work), of("operate", access.Operate), of("admin", access.Admin))
+	g := newGuarded(t, of("view", access.View), of("submit", access.Submit), of("work", access.Work), of("manage", access.Manage),
+		of("operate", access.Operate), of("reveal", access.Reveal), of("admin", access.Admin))
 	c := g.library(t, g.tcp.Addr().String())
 	for _, m := range descriptors() {
 		role, known := least[string(m.Name())]

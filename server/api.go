@@ -70,6 +70,9 @@ type APIConfig struct {
 	// named objects, and the outcome. Nil: none.
 	Audit *slog.Logger
 
+	// Redaction has what callers with a token see only with the role reveal. It is the same on all nodes.
+	Redaction Redaction
+
 	// Tokens returns the tokens that are valid now. Then callers need one, except callers on a Unix socket that send
 	// none. Nil: every caller may do everything.
 	Tokens func() *access.Tokens
@@ -99,6 +102,7 @@ type API struct {
 	workflows  map[string]*workflow.Definition // by name; never changed
 	audit      *slog.Logger                    // nil for none
 	tokens     func() *access.Tokens           // nil: every caller may do everything
+	redaction  Redaction                       // never changed
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
 	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error, func(ctx context.Context, types ...string) error)
 
@@ -115,7 +119,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit, redaction: c.Redaction,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), jobs: jobs.Of(c.Engine), stopping: make(chan struct{}),
 	}
@@ -126,7 +130,7 @@ func NewAPI(c APIConfig) *API {
 	if c.Metrics != nil {
 		interceptors = append(interceptors, stopwatch{c.Metrics})
 	}
-	interceptors = append(interceptors, auditor{api})
+	interceptors = append(interceptors, auditor{api}, veiler{api})
 	mux := http.NewServeMux()
 	mux.Handle(taskenginev1connect.NewTaskServiceHandler(api,
 		connect.WithReadMaxBytes(api.maxRequest),

@@ -30,7 +30,7 @@ func isContent(f protoreflect.FieldDescriptor) bool {
 // isManagement reports whether a method changes something that a client has not added itself: it has audit lines.
 func isManagement(method string) bool {
 	r := rights[method].role
-	return r == access.Operate || r == access.Admin
+	return r == access.Manage || r == access.Operate || r == access.Admin
 }
 
 // note writes the audit line of a request, before it is answered; req is nil if it was refused before it was read.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/taskengine/taskengine/bulk"
 	"github.com/taskengine/taskengine/bulk/jobs"
+	"github.com/taskengine/taskengine/filter"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
 )
@@ -25,7 +26,7 @@ func ChangedByJobs(m *Metrics, ended func(id task.ID, attempt uint32)) func(*tas
 func (a *API) orderOf(ctx context.Context, o *taskenginev1.BulkOrder, name string, rate float64, by string) (bulk.Job, error) {
 	now := a.engine.Now()
 	j := bulk.Job{
-		Name: cmp.Or(name, jobs.NewName(now)), Verb: bulk.Verb(o.GetVerb()), Where: o.GetWhere(), Types: o.GetTypes(), Reason: o.GetReason(), Rate: rate, By: byOf(ctx, by),
+		Name: cmp.Or(name, jobs.NewName(now)), Verb: bulk.Verb(o.GetVerb()), Where: o.GetWhere(), Types: o.GetTypes(), Reason: errorOf(ctx, o.GetReason()), Rate: rate, By: byOf(ctx, by),
 	}
 	if _, err := filterOf(nil, j.Types); err != nil {
 		return j, a.answer(err)
@@ -37,14 +38,14 @@ func (a *API) orderOf(ctx context.Context, o *taskenginev1.BulkOrder, name strin
 	if j.At, err = moment(o.GetAt(), o.GetIn(), now); err != nil {
 		return j, a.answer(err)
 	}
-	return j, a.answerUnlessNil(j.Prepare(now))
-}
-
-func (a *API) answerUnlessNil(err error) error {
-	if err == nil {
-		return nil
+	if err := j.Prepare(now); err != nil {
+		return j, a.answer(err)
 	}
-	return a.answer(err)
+	where, err := filter.Parse(j.Where, now)
+	if err != nil {
+		return j, a.answer(invalid("where: %w", err))
+	}
+	return j, a.permitWhere(ctx, where.And(filter.Of(nil, j.Types, "")))
 }
 
 // PreviewBulkJob says which tasks a job would change.

@@ -170,6 +170,9 @@ func unary[Req, Res any](a *API, name string, method func(context.Context, *Req)
 			}
 			res, err = method(ctx, req)
 			a.note(ctx, name, req, err)
+			if err == nil {
+				a.veiled(ctx, res)
+			}
 			return err
 		})
 		if err != nil {

@@ -62,6 +62,9 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	if err != nil {
 		return err
 	}
+	if send, err = a.veiledLines(ctx, id, gone, send); err != nil {
+		return a.answer(err)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	lines := &logSender{

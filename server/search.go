@@ -17,7 +17,11 @@ func (a *API) search(ctx context.Context, req *taskenginev1.ListRequest, rest st
 	if err != nil {
 		return nil, a.answer(invalid("where: %w", err))
 	}
-	found, err := a.engine.Search(ctx, where.And(filter.Of(rest.States, rest.Types, rest.Key)), before, limit)
+	all := where.And(filter.Of(rest.States, rest.Types, rest.Key))
+	if err := a.permitWhere(ctx, all); err != nil {
+		return nil, err
+	}
+	found, err := a.engine.Search(ctx, all, before, limit)
 	if err != nil {
 		return nil, a.answer(err)
 	}
@@ -44,7 +48,11 @@ func (a *API) ListErrors(ctx context.Context, req *taskenginev1.ListErrorsReques
 	if err != nil {
 		return nil, a.answer(invalid("where: %w", err))
 	}
-	found, err := a.engine.Errors(ctx, where.And(filter.Of(nil, rest.Types, "")), cmp.Or(int(req.GetLimit()), defaultList))
+	all := where.And(filter.Of(nil, rest.Types, ""))
+	if err := a.permitWhere(ctx, all); err != nil {
+		return nil, err
+	}
+	found, err := a.engine.Errors(ctx, all, cmp.Or(int(req.GetLimit()), defaultList))
 	if err != nil {
 		return nil, a.answer(err)
 	}

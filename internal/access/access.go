@@ -11,20 +11,31 @@ import (
 // Role is a set of rights of a token.
 type Role string
 
-// The roles. Admin includes the others, and Operate includes Submit.
+// The roles. Admin includes the others, Operate includes Submit and Manage, and each of these two includes View.
 const (
-	Submit  Role = "submit"  // add tasks, and read them
+	View    Role = "view"    // see tasks without their content
+	Submit  Role = "submit"  // add tasks, and read them with their content, but for redacted values
 	Work    Role = "work"    // run tasks as a worker
-	Operate Role = "operate" // change tasks, keys, types, limits, schedules and alerts that exist
+	Manage  Role = "manage"  // see tasks without their content, and change tasks, keys, types, limits, schedules and alerts that exist
+	Operate Role = "operate" // do the same, and add and read tasks
+	Reveal  Role = "reveal"  // see redacted values, where another role shows content
 	Admin   Role = "admin"   // everything
 )
 
 // Roles returns the roles, the smallest first.
-func Roles() []Role { return []Role{Submit, Work, Operate, Admin} }
+func Roles() []Role { return []Role{View, Submit, Work, Manage, Operate, Reveal, Admin} }
 
 // includes reports whether a role allows everything that other allows.
 func (r Role) includes(other Role) bool {
-	return r == other || r == Admin || r == Operate && other == Submit
+	switch r {
+	case other, Admin:
+		return true
+	case Operate:
+		return other == Submit || other == Manage || other == View
+	case Submit, Manage:
+		return other == View
+	}
+	return false
 }
 
 // Token describes a token, without its text.

@@ -16,7 +16,9 @@ import (
 )
 
 func TestARoleIncludesOthers(t *testing.T) {
-	includes := map[Role][]Role{Submit: {Submit}, Work: {Work}, Operate: {Submit, Operate}, Admin: {Submit, Work, Operate, Admin}}
+	includes := map[Role][]Role{
+		View: {View}, Submit: {View, Submit}, Work: {Work}, Manage: {View, Manage}, Operate: {View, Submit, Manage, Operate}, Reveal: {Reveal}, Admin: Roles(),
+	}
 	for _, has := range Roles() {
 		for _, needs := range Roles() {
 			want := false
@@ -54,7 +56,7 @@ func TestTokensThatCannotBeAreRefused(t *testing.T) {
 		"has the name":                       {{Name: "a b", Roles: one.Roles}},
 		"neither local nor unknown":          {{Name: Local, Roles: one.Roles}},
 		`has the name "unknown"`:             {{Name: Unknown, Roles: one.Roles}},
-		"has no role; give one of submit":    {{Name: "a"}},
+		"has no role; give one of view":      {{Name: "a"}},
 		`has the role "boss"`:                {{Name: "a", Roles: []Role{"boss"}}},
 		"one * at the end":                   {{Name: "a", Roles: one.Roles, Types: []string{"*-mail"}}},
 		`is for the type ""`:                 {{Name: "a", Roles: one.Roles, Types: []string{""}}},

@@ -89,6 +89,10 @@ var internalRules = []rule{
 		Why: "who owns what is reserved depends on nothing",
 	},
 	{
+		Of:  "internal/redact",
+		Why: "what is redacted of a document is decided without a server and a configuration",
+	},
+	{
 		Of:  "internal/access",
 		Why: "who may do what is decided without a server, and tokens are changed without a node",
 	},

@@ -41,7 +41,7 @@ var programRules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "timeslice", "workflow", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles", "internal/units"},
+		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "timeslice", "workflow", "internal/access", "internal/place", "internal/redact", "internal/suggest", "internal/tlsfiles", "internal/units"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies and definitions of schedules, workflows and sources; cmd/taskengine builds things from it",
 	},
@@ -78,7 +78,7 @@ var programRules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"bulk", "bulk/jobs", "cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "coord/guid", "coord/kafka", "coord/postgres",
-			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog",
+			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/redact", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

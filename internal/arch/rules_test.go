@@ -355,7 +355,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Of: "server",
 		May: []string{
 			"server/proto/...", "alert", "bulk", "bulk/jobs", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
-			"internal/access", "internal/ratelog", "internal/suggest", "internal/terminal",
+			"internal/access", "internal/ratelog", "internal/redact", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",

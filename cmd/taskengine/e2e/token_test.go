@@ -53,7 +53,7 @@ api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q, audit: %q}
 		"no token":        {"", "the node wants a token", []string{"type", "list"}},
 		"a wrong token":   {wrong, "the node does not know the token", []string{"type", "list"}},
 		"another type":    {submits, "and not for \"other\"", []string{"task", "add", "other", "--data", "1"}},
-		"another role":    {submits, "needs the role operate", []string{"type", "pause", "copy"}},
+		"another role":    {submits, "needs the role manage", []string{"type", "pause", "copy"}},
 		"what is admin's": {operates, "needs the role admin", []string{"schedule", "delete", "x"}},
 	} {
 		r := call(c.token, c.args...)

@@ -22,9 +22,12 @@ hash alone. NAME appears in lists and in the audit log. Nodes that use the file 
 token within about two seconds; copy the file to the nodes on other machines.
 
 Roles:
-  submit   add tasks, and read them, types, limits and schedules
+  view     see tasks without their content, types, limits and schedules
+  submit   as view with content, and add tasks
   work     run tasks as a worker
-  operate  as submit, and change tasks, keys, types, limits, schedules and alerts
+  manage   as view, and change tasks, keys, types, limits, schedules and alerts
+  operate  as submit and manage
+  reveal   beside another role: see redacted values
   admin    everything`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -57,7 +60,7 @@ Roles:
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringSliceVar(&roles, "role", nil, "the rights of the token: submit, work, operate or admin; may be given more than once")
+	cmd.Flags().StringSliceVar(&roles, "role", nil, "the rights of the token: view, submit, work, manage, operate, reveal or admin; may be given more than once")
 	cmd.Flags().StringSliceVar(&types, "type", nil, "the types of tasks that it is for, such as mail or mail-*; may be given more than once (by default all)")
 	if err := cmd.MarkFlagRequired("role"); err != nil {
 		panic(err) // there is such a flag

@@ -23,6 +23,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/internal/redact"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
@@ -301,8 +302,12 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if err != nil {
 		return err
 	}
+	redaction, err := n.redaction()
+	if err != nil {
+		return err
+	}
 	conf := server.APIConfig{
-		Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
+		Redaction: redaction, Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Slices: p.slices, Workflows: n.Config.Workflows,
 		Register: func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error) {
 			p.handlers.registerWorkers(r, permit, adds, p.engine)
@@ -337,6 +342,21 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	})
 	p.add("the connections of workers", p.handlers.closePools) // the API waits for them
 	return nil
+}
+
+// redaction returns what callers of the API see only with the role reveal.
+func (n *Node) redaction() (server.Redaction, error) {
+	all := make(server.Redaction)
+	for name, t := range n.Config.Types {
+		rules, err := redact.ParseAll(t.Redact)
+		if err != nil {
+			return nil, fmt.Errorf("types.%s.redact: %w", name, err)
+		}
+		if len(rules) > 0 {
+			all[name] = rules
+		}
+	}
+	return all, nil
 }
 
 // openTokens reads the tokens of clients, now and after each change, and returns a function for the valid ones; nil if clients
