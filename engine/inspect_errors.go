@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,7 +31,7 @@ type Errors struct {
 	Kinds    []ErrorKind // those of most tasks first
 	Tasks    int         // how many tasks have an error, also of kinds that are left out
 	Others   int         // how many of them have an error of a kind that is left out
-	Read     int         // how many rows were read at least
+	Read     int         // how many rows were read at least; zero if they were counted without that
 	Complete bool        // all tasks that the filter selects were read; if not, the newest were
 }
 
@@ -42,7 +43,7 @@ type ErrorKind struct {
 	First, Last time.Time // the least and the greatest time of the newest change of these tasks
 	Types       []string  // of the tasks, by name, at most 16
 	Nodes       []string  // that ran their newest attempts, by name, at most 16
-	Sample      task.ID   // the newest of the tasks
+	Sample      task.ID   // the task of Last
 	Error       string    // its error
 }
 
@@ -65,6 +66,13 @@ func (e *Engine) Errors(ctx context.Context, f filter.Filter, limit int) (Errors
 		return all, nil
 	}
 	kinds := make(map[task.ErrorKind]*ErrorKind)
+	if counted, err := e.countErrors(ctx, bounds, kinds); counted || err != nil {
+		for _, k := range kinds {
+			all.Tasks += k.Tasks
+		}
+		all.sort(kinds, limit)
+		return all, err
+	}
 	q := queryOf(f, bounds)
 	q.Limit = errorPage
 	for more := true; more; more = !q.Before.IsZero() {
@@ -99,18 +107,58 @@ func (e *Errors) add(kinds map[task.ErrorKind]*ErrorKind, t *task.Task) {
 			e.Others++
 			return
 		}
-		k = &ErrorKind{Kind: of, Pattern: task.ErrorPattern(t.LastError), First: t.UpdatedAt, Last: t.UpdatedAt, Sample: t.ID, Error: t.LastError}
+		k = &ErrorKind{Kind: of}
 		kinds[of] = k
 	}
-	k.Tasks++
-	if t.UpdatedAt.Before(k.First) {
-		k.First = t.UpdatedAt
+	one := storage.KindCount{Type: t.Type}
+	one.Add(t)
+	k.merge(one)
+}
+
+// countErrors counts the tasks in error within some bounds by an index of the store. It reports false if the tasks have to be read.
+func (e *Engine) countErrors(ctx context.Context, b filter.Bounds, kinds map[task.ErrorKind]*ErrorKind) (bool, error) {
+	s, ok := e.store.(storage.KindCounter)
+	if !ok || !b.Exact || len(b.States) != 1 || b.States[0] != task.Error {
+		return false, nil
 	}
-	if t.UpdatedAt.After(k.Last) {
-		k.Last = t.UpdatedAt
+	counts, complete, err := s.CountKinds(ctx, b.Types, mostKinds)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return false, nil
 	}
-	k.Types = named(k.Types, t.Type)
-	k.Nodes = named(k.Nodes, t.Node)
+	if err != nil || !complete {
+		return false, err
+	}
+	for _, one := range counts {
+		if b.Kinds != nil && !slices.ContainsFunc(b.Kinds, func(r task.KindRange) bool { return r.Has(one.Kind) }) {
+			continue
+		}
+		k := kinds[one.Kind]
+		if k == nil {
+			k = &ErrorKind{Kind: one.Kind}
+			kinds[one.Kind] = k
+		}
+		k.merge(one)
+	}
+	return true, nil
+}
+
+// merge counts more tasks of the kind.
+func (k *ErrorKind) merge(c storage.KindCount) {
+	all := storage.KindCount{First: k.First, Last: k.Last, Sample: k.Sample, Error: k.Error}
+	if k.Tasks == 0 {
+		all = c
+	} else {
+		all.Merge(c)
+	}
+	if all.Error != k.Error {
+		k.Pattern = task.ErrorPattern(all.Error)
+	}
+	k.First, k.Last, k.Sample, k.Error = all.First, all.Last, all.Sample, all.Error
+	k.Tasks += int(c.Rows)
+	k.Types = named(k.Types, c.Type)
+	for _, node := range c.Nodes {
+		k.Nodes = named(k.Nodes, node)
+	}
 }
 
 // named returns names, which are sorted, with a name.

@@ -17,6 +17,7 @@ type Found struct {
 	Tasks []*task.Task // the newest first, without payload and result
 	Next  task.ID      // where to go on, as before; zero at the end
 	Read  int          // how many rows were read at least to find them
+	Index string       // the field by which an index found the rows, see [storage.ListPage]; "" if rows of all states were read
 }
 
 // Search returns at most limit tasks that f selects, the newest first. They are older than the task before; if before is
@@ -41,14 +42,14 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	q.Before, q.Limit = before, limit
 	if f.OfRows() {
 		page, err := s.List(ctx, q)
-		return Found(page), err
+		return Found{page.Tasks, page.Next, page.Read, page.Index}, err
 	}
 	return e.searchWhole(ctx, s, f, q)
 }
 
 // queryOf returns the query of the rows that f may select by its terms that need neither payload nor result.
 func queryOf(f filter.Filter, b filter.Bounds) storage.ListQuery {
-	return storage.ListQuery{Filter: storage.Filter{States: b.States, Types: b.Types, Key: b.Key}, Scan: listScan, Where: f.Rows().Selects}
+	return storage.ListQuery{Filter: storage.Filter{States: b.States, Types: b.Types, Key: b.Key}, Kinds: b.Kinds, Scan: listScan, Where: f.Rows().Selects}
 }
 
 // searchID searches by an id.
@@ -63,11 +64,11 @@ func (e *Engine) searchID(ctx context.Context, f filter.Filter, id, before task.
 	case err != nil && !errors.Is(err, ErrUnreadable):
 		return Found{}, err
 	case !f.Selects(t):
-		return Found{Read: 1}, nil
+		return Found{Read: 1, Index: storage.IndexID}, nil
 	}
 	t.Payload, t.Result, t.Children, t.Signals = nil, nil, nil, t.Signals.Listed()
 	t.Notes = task.NewNotes(t.Progress(), nil)
-	return Found{Tasks: []*task.Task{t}, Read: 1}, nil
+	return Found{Tasks: []*task.Task{t}, Read: 1, Index: storage.IndexID}, nil
 }
 
 // searchWhole reads the rows of q with payload and result, and returns the rows that f selects.
@@ -78,6 +79,7 @@ func (e *Engine) searchWhole(ctx context.Context, s storage.Inspector, f filter.
 	if err != nil {
 		return Found{}, err
 	}
+	found.Index = page.Index
 	for i, t := range page.Tasks {
 		if len(found.Tasks) == limit {
 			found.Next = page.Tasks[i-1].ID

@@ -2,6 +2,7 @@ package filter
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,16 +110,48 @@ type Bounds struct {
 	Types  []string     // nil for all
 	Key    string       // "" for any
 	ID     task.ID      // zero for any
+
+	// Kinds are the kinds of the newest error, if all tasks are in the state [task.Error]; nil for all.
+	Kinds []task.KindRange
+	// Exact says that all tasks within the bounds are selected.
+	Exact bool
 }
 
 // Bounds returns the bounds of f. ok is false if it selects no task at all.
 func (f Filter) Bounds() (b Bounds, ok bool) {
+	b.Exact = true
+	kinds := 0
 	for _, t := range f.terms {
 		if !t.bound(&b) {
 			return Bounds{}, false
 		}
+		switch {
+		case t.field.kind == ofKind && t.op == "=":
+			kinds++
+			b.Kinds = t.kinds()
+		case t.field.kind != ofState && (t.field.name != "type" || t.op != "=" || t.any(func(v value) bool { return v.parts != nil })):
+			b.Exact = false
+		}
 	}
+	if len(b.States) != 1 || b.States[0] != task.Error {
+		b.Exact, b.Kinds = b.Exact && kinds == 0, nil
+	}
+	b.Exact = b.Exact && kinds <= 1
 	return b, true
+}
+
+// kinds returns the kinds that begin with the digits of t.
+func (t term) kinds() []task.KindRange {
+	var all []task.KindRange
+	for _, v := range t.values {
+		from, err := strconv.ParseUint(v.text, 16, 64)
+		if err != nil {
+			return nil
+		}
+		rest := 4 * (kindDigits - len(v.text))
+		all = append(all, task.KindRange{From: task.ErrorKind(from << rest), To: task.ErrorKind((from+1)<<rest - 1)})
+	}
+	return all
 }
 
 // bound narrows b to t, and reports whether there may be tasks left.

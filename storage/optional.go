@@ -135,6 +135,8 @@ type ListQuery struct {
 	Before task.ID // only rows with an ID below it; zero for all
 	Limit  int     // how many rows are returned at most; if it or Scan is below 1, there are none, and Next is zero
 	Scan   int     // how many rows are read at most
+	// Kinds selects rows in the state [task.Error] by the kinds of their errors; nil selects all rows. Stores find these rows by an index.
+	Kinds []task.KindRange
 	// Where selects among the rows that Filter selects; nil selects all. The rows are as List returns them. Where does not
 	// change or keep them, and may be called for a row more than once.
 	Where func(*task.Task) bool
@@ -142,14 +144,95 @@ type ListQuery struct {
 
 // Selects reports whether q selects a row, apart from its ID.
 func (q ListQuery) Selects(t *task.Task) bool {
-	return q.Filter.Selects(t) && (q.Where == nil || q.Where(t))
+	return q.SelectsRow(t) && (q.Where == nil || q.Where(t))
 }
+
+// SelectsRow reports whether q selects a row, apart from its ID and Where.
+func (q ListQuery) SelectsRow(t *task.Task) bool { return q.Filter.Selects(t) && q.ofKinds(t) }
+
+// ofKinds reports whether q selects the kind of the error of a row.
+func (q ListQuery) ofKinds(t *task.Task) bool {
+	if q.Kinds == nil {
+		return true
+	}
+	if t.State != task.Error || t.LastError == "" {
+		return false
+	}
+	kind := task.KindOfError(t.LastError)
+	for _, r := range q.Kinds {
+		if r.Has(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// The names of indexes in [ListPage.Index].
+const (
+	IndexID    = "id" // of the engine
+	IndexState = "state"
+	IndexKind  = "error.kind"
+)
 
 // ListPage is the answer to a [ListQuery].
 type ListPage struct {
 	Tasks []*task.Task
 	Next  task.ID // the ID to go on from, as Before; zero at the end
 	Read  int     // how many rows were read at least, also those that the query does not select
+	Index string  // the field by which an index found the rows, such as [IndexKind]; "" if rows of all states were read
+}
+
+// KindCounter is a [Store] that counts the rows in error by the kinds of their errors, for operators, without reading the rows. Without it the
+// engine reads them.
+type KindCounter interface {
+	// CountKinds returns the kinds of the errors of the rows in the state [task.Error] of some types (nil: of all), in no order. A row without
+	// an error does not count. If there are more than limit of them, complete is false and the result means nothing. The parts of the answer may
+	// be of different moments.
+	CountKinds(ctx context.Context, types []string, limit int) (kinds []KindCount, complete bool, err error)
+}
+
+// KindCount are the rows in error of one type whose errors are of one kind. A store may return several of them for one kind and type, which
+// add up.
+type KindCount struct {
+	Kind        task.ErrorKind
+	Type        string
+	Rows        int64
+	Nodes       []string  // that ran the newest attempts of rows, each once
+	First, Last time.Time // the least and the greatest UpdatedAt of a row
+	Sample      task.ID   // the row of Last, of several the one with the greatest ID
+	Error       string    // its error
+}
+
+// Add counts another row.
+func (k *KindCount) Add(t *task.Task) {
+	if k.Rows++; k.Rows == 1 || t.UpdatedAt.Before(k.First) {
+		k.First = t.UpdatedAt
+	}
+	if later := t.UpdatedAt.Compare(k.Last); k.Rows == 1 || later > 0 || later == 0 && t.ID.Compare(k.Sample) > 0 {
+		k.Last, k.Sample, k.Error = t.UpdatedAt, t.ID, t.LastError
+	}
+	k.name(t.Node)
+}
+
+// Merge counts the rows of another count of the same kind.
+func (k *KindCount) Merge(other KindCount) {
+	if other.First.Before(k.First) {
+		k.First = other.First
+	}
+	if later := other.Last.Compare(k.Last); later > 0 || later == 0 && other.Sample.Compare(k.Sample) > 0 {
+		k.Last, k.Sample, k.Error = other.Last, other.Sample, other.Error
+	}
+	k.Rows += other.Rows
+	for _, node := range other.Nodes {
+		k.name(node)
+	}
+}
+
+// name adds a node.
+func (k *KindCount) name(node string) {
+	if node != "" && (len(k.Nodes) == 0 || !contains(k.Nodes, node)) {
+		k.Nodes = append(k.Nodes, node)
+	}
 }
 
 // Selects reports whether f selects a row.

@@ -14,6 +14,14 @@ type ErrorKind uint64
 // String returns the 16 hexadecimal digits of k.
 func (k ErrorKind) String() string { return fmt.Sprintf("%016x", uint64(k)) }
 
+// KindRange is a range of kinds of errors.
+type KindRange struct {
+	From, To ErrorKind // both are in it
+}
+
+// Has reports whether a kind is in r.
+func (r KindRange) Has(k ErrorKind) bool { return r.From <= k && k <= r.To }
+
 // KindOfError returns the kind of an error in a row, see [Task.LastError]. Kinds are stored: a change of the algorithm
 // is one of the format.
 func KindOfError(text string) ErrorKind {

@@ -15,6 +15,8 @@ func BenchmarkStore(b *testing.B) { storagetest.Benchmark(b, forBenchmark) }
 
 func BenchmarkOrderedLife(b *testing.B) { storagetest.BenchmarkOrderedLife(b, forBenchmark) }
 
+func BenchmarkSearch(b *testing.B) { storagetest.BenchmarkSearch(b, forBenchmark) }
+
 func forBenchmark(t testing.TB) storage.Store {
 	dir, err := os.MkdirTemp("/var/tmp", "bolt-bench-")
 	if err != nil {

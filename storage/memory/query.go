@@ -190,6 +190,36 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	return page, nil
 }
 
+// CountKinds implements [storage.KindCounter].
+func (s *Store) CountKinds(ctx context.Context, types []string, limit int) (kinds []storage.KindCount, complete bool, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, false, err
+	}
+	of := storage.Filter{States: []task.State{task.Error}, Types: types}
+	at := make(map[task.ErrorKind]map[string]int)
+	for _, t := range s.rows {
+		if !of.Selects(t) || t.LastError == "" {
+			continue
+		}
+		kind := task.KindOfError(t.LastError)
+		i, known := at[kind][t.Type]
+		if !known {
+			if i = len(kinds); i == limit {
+				return nil, false, nil
+			}
+			if at[kind] == nil {
+				at[kind] = make(map[string]int)
+			}
+			at[kind][t.Type] = i
+			kinds = append(kinds, storage.KindCount{Kind: kind, Type: t.Type})
+		}
+		kinds[i].Add(t)
+	}
+	return kinds, true, nil
+}
+
 // Count implements [storage.Inspector].
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	return view(ctx, s, func() (map[storage.StateType]int64, error) {

@@ -11,3 +11,7 @@ import (
 func BenchmarkStore(b *testing.B) {
 	storagetest.Benchmark(b, func(tb testing.TB) storage.Store { return postgrestest.Open(tb, server.Database(tb)) })
 }
+
+func BenchmarkSearch(b *testing.B) {
+	storagetest.BenchmarkSearch(b, func(tb testing.TB) storage.Store { return postgrestest.Open(tb, server.Database(tb)) })
+}

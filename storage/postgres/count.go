@@ -45,11 +45,11 @@ with turn as (select pg_try_advisory_xact_lock($1) as mine),
 size as (select count(*) filter (where folded) as sums, count(*) filter (where not folded) as notes from {tally}),
 gone as (
 	delete from {tally} where (select mine and notes > greatest(sums, $2) from turn, size)
-	returning type, state, keep, since, n, folded),
+	returning type, state, keep, since, kind, node, n, folded),
 sums as (
-	insert into {tally} (type, state, keep, since, n, folded)
-	select type, state, keep, since, sum(n), true from gone
-	group by type, state, keep, since
+	insert into {tally} (type, state, keep, since, kind, node, n, folded)
+	select type, state, keep, since, kind, node, sum(n), true from gone
+	group by type, state, keep, since, kind, node
 	having sum(n) <> 0 and (keep is null or exists (
 		select from pg_catalog.pg_class c where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern})))
 select count(*) from gone where not folded`

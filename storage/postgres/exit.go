@@ -13,7 +13,7 @@ import (
 // children, is tried again, or has failed.
 func isExit(c *task.Change) bool {
 	switch {
-	case c.By.IsZero(), c.Due, c.To == task.Processing, !c.To.Valid():
+	case c.By.IsZero(), c.Due, c.To == task.Processing, !c.To.Valid(), c.To == task.Error && c.Error == "":
 		return false
 	case c.Replace != nil, c.Remember != 0, c.FreesKey, c.Signal != nil, c.Ends != nil, c.More != nil, c.Reencoded != nil:
 		return false
@@ -118,7 +118,8 @@ func (v *verbs) updateExits(p *pipe, w *swaps) {
 			return len(c.Adds) > 0 || slices.Contains(awaitOf(c).Names, task.AwaitsChildren) || len(awaitOf(c).Children) > 0
 		}),
 		bytesOrNull(some, func(c *task.Change) []byte { return encodeAdds(c.Adds) }),
-		bytesOrNull(some, func(c *task.Change) []byte { return encodeWaits(awaitOf(c).Children) }))
+		bytesOrNull(some, func(c *task.Change) []byte { return encodeWaits(awaitOf(c).Children) }),
+		bigintsOrNull(errors, func(text string) (int64, bool) { return kindNumber(task.KindOfError(text)), text != "" }))
 }
 
 // awaitOf returns the wait that begins with a change; an empty one if none does.

@@ -298,6 +298,10 @@ func otherColumns(ts []*task.Task) []any {
 		smallintsOrNull(ts, func(t *task.Task) int16 { return int16(t.Woken().By) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeSignals(t.Signals) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeChildren(t.Children) }),
+		bigintsOrNull(ts, kindColumn), bigintsOrNull(ts, func(t *task.Task) (int64, bool) {
+			_, ok := kindColumn(t)
+			return micro(task.Stamp(t.UpdatedAt)), ok
+		}),
 	}
 }
 

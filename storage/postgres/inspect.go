@@ -34,7 +34,7 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.List
 			return storage.ListPage{}, err
 		}
 		all.Tasks = append(all.Tasks, page.Tasks...)
-		all.Next, all.Read = page.Next, all.Read+page.Read
+		all.Next, all.Read, all.Index = page.Next, all.Read+page.Read, page.Index
 		if all.Next.IsZero() || len(all.Tasks) == q.Limit || all.Read >= q.Scan {
 			return all, nil
 		}
@@ -54,8 +54,12 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	if q.Key != "" {
 		key = []byte(q.Key)
 	}
+	index := storage.IndexState
 	switch {
+	case q.Kinds != nil:
+		sql, index = s.sql.listKinds, storage.IndexKind
 	case len(q.States) == 0 || slices.ContainsFunc(q.States, finished):
+		index = ""
 	case !slices.ContainsFunc(q.States, func(s task.State) bool { return s != task.Error }):
 		sql = s.sql.listErrors
 	default:
@@ -65,9 +69,13 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	if q.Where != nil {
 		hits = q.Scan
 	}
+	args := []any{before, min(q.Scan, math.MaxInt32), states, types, min(hits, math.MaxInt32), key}
+	if q.Kinds != nil {
+		args = append(args, bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.From) }), bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.To) }))
+	}
 	more := false
 	err = s.again(ctx, "list", func() error {
-		page, more = storage.ListPage{}, false
+		page, more = storage.ListPage{Index: index}, false
 		var p pipe
 		p.add(func(rows pgx.Rows) error {
 			r := reader{values: rows.RawValues()}
@@ -84,7 +92,7 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 				page.Tasks = append(page.Tasks, t)
 			}
 			return nil
-		}, sql, before, min(q.Scan, math.MaxInt32), states, types, min(hits, math.MaxInt32), key)
+		}, sql, args...)
 		return s.browse(ctx, &p)
 	})
 	if !more {

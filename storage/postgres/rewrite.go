@@ -192,7 +192,7 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 				return nil
 			}
 			return encodeChildren(r.row.Children)
-		}))
+		}), bigintsOrNull(changed, func(r *rewritten) (int64, bool) { return kindColumn(r.row) }))
 }
 
 // given returns a part of a row if it is new: an unchanged part is not sent again.

@@ -26,7 +26,7 @@ type statements struct {
 	end, comeBack                                           string
 	due, dueRunning, dueEnded, ready, queues, allQueues     string
 	dueOf, submitted, submittedOf                           string
-	listAll, listLive, listErrors                           string
+	listAll, listLive, listErrors, listKinds, countKinds    string
 	count, fold                                             string
 	unclaimed, allUnclaimed, orphans, outdated              string
 	setting, setSetting, unset, swapSetting                 string
@@ -94,9 +94,9 @@ const (
 	attempt integer, shard smallint, turn smallint, state smallint, priority smallint, inherits boolean, due_state smallint,
 	type bytea, grp bytea, key bytea, ordering_key bytea, node bytea, headers bytea, payload bytea, parent bytea`
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean,
-	awaits bytea, woken_by smallint, signals bytea, children bytea`
+	awaits bytea, woken_by smallint, signals bytea, children bytea, kind bigint, kind_at bigint`
 	// noOthers is their values in a task that was just submitted.
-	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null, null`
+	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null, null, null, null`
 )
 
 // The rows to insert, and the same if some are the heads of their keys, unless others have the key or an earlier seat.
@@ -239,15 +239,15 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard, turn = c.turn,
 	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone, node = c.node,
 	awaits = c.awaits, woken_by = nullif(c.woken_by, 0), signals = case when c.signaled then c.signals else t.signals end,
-	children = case when c.family then c.children else t.children end
+	children = case when c.family then c.children else t.children end, kind = c.kind, kind_at = case when c.kind is not null then c.updated_at end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
 	$20::bytea[], $21::boolean[], $22::bytea[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::boolean[],
 	$28::boolean[], $29::bytea[], $30::boolean[], $31::bytea[],
-	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[], $36::boolean[], $37::bytea[])
+	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[], $36::boolean[], $37::bytea[], $38::bigint[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
 	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload,
-	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals, family, children)
+	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals, family, children, kind)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.
@@ -312,7 +312,7 @@ func statementsIn(name string) *statements {
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
 		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
-		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors),
+		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), listKinds: list(pageKinds), countKinds: fill(selectKinds),
 		count: fill(selectCount), fold: fill(foldTally),
 		setting:     fill("select value from {engine_setting} where name = $1"),
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),

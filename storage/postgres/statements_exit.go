@@ -17,14 +17,15 @@ set version = t.version + 1, owner = null, updated_at = c.at,
 	result = case when c.completes then c.result else t.result end,
 	checkpoint = case when c.marks or c.completes then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end, grp = case when c.groups then c.grp else t.grp end,
-	(children, signals, awaits, woken_by, state, ready_at, next_event_at, due_state, due_at, queued, turn, priority, boost) = (
+	(children, signals, awaits, woken_by, state, ready_at, next_event_at, due_state, due_at, queued, turn, priority, boost, kind, kind_at) = (
 		select case when c.family then f.children else t.children end,
 			case when a.state in (4, 6, 7) then null when c.names is null then t.signals when t.signals is not null then w.signals
 				when v.woken_by is null and c.patience <> 0 then int8send(c.patience) || decode('00000000000000000000000000000000', 'hex') end,
 			case when v.woken_by is null then c.names end,
 			case when a.state in (4, 6, 7) then null when c.names is not null then v.woken_by when not c.completes then t.woken_by end,
 			a.state, coalesce(a.ready_at, t.ready_at), b.next_event_at, d.due_state, case when d.due_state is not null then nullif(b.next_event_at, {none}) end,
-			a.state = 2 and b.turn <> 1, b.turn, case when b.turn = 2 then t.priority else {own:t} end, case when b.turn = 2 then t.boost end
+			a.state = 2 and b.turn <> 1, b.turn, case when b.turn = 2 then t.priority else {own:t} end, case when b.turn = 2 then t.boost end,
+			case when a.state = 5 then c.kind end, case when a.state = 5 then c.at end
 		from {schema}.family_with(case when c.family then coalesce(t.children, '') end, coalesce(c.adds, ''), coalesce(c.waits, '')) f,
 			{schema}.wait_of(case when t.signals is not null then c.names end, t.signals, c.patience, coalesce(f.is_met, false)) w,
 			lateral (select case when t.signals is null and c.names is not null and f.is_met then 4::smallint else w.woken_by end as woken_by) v,
@@ -38,10 +39,10 @@ set version = t.version + 1, owner = null, updated_at = c.at,
 			lateral (select case when a.state in (1, 5) or a.state = 2 and b.next_event_at <> {none} then a.state end as due_state) d)
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[], $10::smallint[],
 	$11::bytea[], $12::bytea[], $13::boolean[], $14::boolean[], $15::bytea[], $16::boolean[], $17::bytea[], $18::boolean[], $19::bytea[],
-	$20::boolean[], $21::boolean[], $22::bytea[], $23::bigint[], $24::boolean[], $25::bytea[], $26::bytea[])
+	$20::boolean[], $21::boolean[], $22::bytea[], $23::bigint[], $24::boolean[], $25::bytea[], $26::bytea[], $27::bigint[])
 	as c (id, version, by, state, at, ready_at, next_event_at, overdue, outcome, count,
 	error, result, completes, marks, checkpoint, loads, payload, groups, grp,
-	leaves, unlimited, names, patience, family, adds, waits)
+	leaves, unlimited, names, patience, family, adds, waits, kind)
 where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = c.by and (c.adds is null or {schema}.can_add(t.children, c.adds))
 returning {narrow:t}, t.signals, t.children`
 

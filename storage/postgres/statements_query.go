@@ -120,3 +120,28 @@ const pageLive = `select {narrow} from {task} where id < $1 order by id desc lim
 const pageErrors = `
 	select {narrow} from (select * from {task} where due_state = 5 offset 0) t
 	where id < $1 order by id desc limit $2 + 1`
+
+// The kinds in the ranges, each once, and the rows of each.
+const pageKinds = `
+	with recursive ranges as (
+		select r.last, (select kind from {task} where kind >= r.first and kind <= r.last order by kind limit 1) as kind
+		from unnest($7::bigint[], $8::bigint[]) as r (first, last)
+		union
+		select s.last, (select t.kind from {task} t where t.kind > s.kind and t.kind <= s.last order by t.kind limit 1) from ranges s
+		where s.kind is not null)
+	select {narrow} from (select distinct kind as of from ranges where kind is not null) k cross join lateral (
+		select * from {task} t where t.kind = k.of and t.id < $1 order by t.id desc limit $2 + 1) p
+	order by id desc limit $2 + 1`
+
+// The triggers that count tasks count those in error by the kinds of their errors, too.
+const selectKinds = `
+with counts as materialized (
+	select kind, type, node, sum(n)::bigint as n from {tally_now}
+	where kind is not null and ($1::bytea[] is null or type = any($1))
+	group by kind, type, node having sum(n) > 0),
+kinds as materialized (select kind, type from counts group by kind, type limit $2 + 1)
+select k.kind, k.type, c.n, coalesce(c.node, ''), f.kind_at, l.kind_at, l.id, l.error
+from kinds k join counts c on c.kind = k.kind and c.type = k.type
+cross join lateral (select t.kind_at from {task} t where t.kind = k.kind and t.type = k.type order by t.kind_at limit 1) f
+cross join lateral (select t.kind_at, t.id, t.error from {task} t where t.kind = k.kind and t.type = k.type order by t.kind_at desc, t.id desc limit 1) l
+order by 1, 2`

@@ -14,13 +14,13 @@ import (
 // List implements [storage.Inspector]. Each database reads its share of scan, but one row at
 // least.
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.ListPage, err error) {
-	read := make([]int, len(s.databases))
+	read, indexes := make([]int, len(s.databases)), make([]string, len(s.databases))
 	pages, err := ask(ctx, &s.verbs, "list", func(database int, _ storage.Tasks) (page, error) {
 		part := q
 		part.Scan = s.share(q.Scan)
 		got, err := s.databases[database].Store.List(ctx, part)
 		outwardAll(database, got.Tasks)
-		read[database] = got.Read
+		read[database], indexes[database] = got.Read, got.Index
 		return page{got.Tasks, got.Next}, err
 	})
 	if err != nil {
@@ -28,6 +28,9 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.List
 	}
 	for _, n := range read {
 		all.Read += n
+	}
+	if all.Index = indexes[0]; slices.ContainsFunc(indexes, func(index string) bool { return index != all.Index }) {
+		all.Index = ""
 	}
 	all.Tasks, all.Next = s.join(pages, func(a, b *task.Task) int { return compareID(b, a) })
 	if q.Limit > 0 && len(all.Tasks) > q.Limit {
@@ -96,4 +99,21 @@ func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateT
 		}
 	}
 	return sum, nil
+}
+
+// CountKinds implements [storage.KindCounter]. It fails with [errors.ErrUnsupported] if a database is no KindCounter.
+func (s *Store) CountKinds(ctx context.Context, types []string, limit int) ([]storage.KindCount, bool, error) {
+	all := make([]bool, len(s.databases))
+	some, err := ask(ctx, &s.verbs, "count kinds of errors", func(database int, _ storage.Tasks) (kinds []storage.KindCount, err error) {
+		of, ok := s.databases[database].Store.(storage.KindCounter)
+		if !ok {
+			return nil, fmt.Errorf("the store does not count kinds of errors: %w", errors.ErrUnsupported)
+		}
+		kinds, all[database], err = of.CountKinds(ctx, types, limit)
+		return kinds, err
+	})
+	if err != nil || slices.Contains(all, false) {
+		return nil, false, err
+	}
+	return slices.Concat(some...), true, nil
 }

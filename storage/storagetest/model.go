@@ -29,13 +29,14 @@ var modelCases = []testCase{
 type model struct {
 	f    *fixture
 	rand *rand.Rand
+	errs *rand.Rand // for errors and their kinds
 	want *memory.Store
 	ids  []task.ID // of all rows that were ever inserted, and some others
 	seqs map[task.ID][2]uint64
 }
 
 func newModel(f *fixture, seed uint64) *model {
-	m := &model{f: f, rand: rand.New(rand.NewPCG(seed, 0)), want: memory.New(), seqs: make(map[task.ID][2]uint64)}
+	m := &model{f: f, rand: rand.New(rand.NewPCG(seed, 0)), errs: rand.New(rand.NewPCG(seed, 1)), want: memory.New(), seqs: make(map[task.ID][2]uint64)}
 	for range 30 {
 		m.ids = append(m.ids, f.ids.Next(epoch))
 	}
@@ -164,6 +165,9 @@ func (m *model) randomTask() *task.Task {
 		t.Owner, t.Node, t.StartedAt, t.Attempt, t.Crashes = task.ID{3}, "three", at(1), uint32(m.rand.IntN(3)), uint32(m.rand.IntN(3))
 		t.History = history(pick(m, []int{0, 1, task.MaxHistory - 1, task.MaxHistory}), pick(m, modelSizes)/20)
 	}
+	if t.State != task.Done && m.errs.IntN(2) == 0 {
+		t.UpdatedAt, t.LastError = at(m.errs.IntN(20)), m.randomError()
+	}
 	if m.rand.IntN(4) == 0 {
 		t.Parent = &task.Parent{ID: pick(m, m.ids), Name: pick(m, modelTypes), Index: uint32(m.rand.IntN(9))}
 	}
@@ -242,6 +246,9 @@ func (m *model) randomChange() task.Change {
 		ReadyAt: m.randomTime(), Owner: task.ID{byte(m.rand.IntN(3))}, Node: []string{"", "a", "b"}[m.rand.IntN(3)], Count: task.Count(m.rand.IntN(3)),
 		Outcome: task.Outcome(m.rand.IntN(7)), Result: pattern(pick(m, modelSizes)),
 		Error: strings.Repeat("e", pick(m, modelSizes)), // Apply cuts one that is too long
+	}
+	if m.errs.IntN(2) == 0 {
+		c.Error = m.randomError()
 	}
 	if m.rand.IntN(4) == 0 {
 		c.By = task.ID{byte(m.rand.IntN(3))}
@@ -460,6 +467,9 @@ func (m *model) compare() {
 			filter.Types = []string{pick(m, modelTypes), pick(m, modelTypes)}
 		}
 		m.compareInspector(filter)
+		if countsKinds(m.f.Store) {
+			m.compareKinds()
+		}
 	}
 }
 

@@ -86,6 +86,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"model", true, modelCases},
 		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
+		{"kinds", countsKinds(probe), kindCases},
 		{"inspect keys", keyInspector, inspectKeyCases},
 		{"find keys", findsKeys(t, probe), findKeyCases},
 		{"live counter", liveCounter, liveCounterCases},

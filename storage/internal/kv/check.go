@@ -58,12 +58,13 @@ func (v *View) Check() error {
 type expectation struct {
 	keys  map[string][]byte // with their values; a nil value may be anything
 	lent  map[string]*lent  // the priorities that the rows of ordering keys lend
+	fails map[string]uint64 // the counters of rows in error, by their keys
 	whole bool              // every row could be read
 }
 
 // expected returns the keys that must exist because of the readable rows.
 func (v *View) expected(found *damages) (want expectation, err error) {
-	want = expectation{keys: make(map[string][]byte), lent: make(map[string]*lent), whole: true}
+	want = expectation{keys: make(map[string][]byte), lent: make(map[string]*lent), fails: make(map[string]uint64), whole: true}
 	c, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
 		return want, err
@@ -80,6 +81,17 @@ func (v *View) expected(found *damages) (want expectation, err error) {
 	}
 	for key, l := range want.lent {
 		want.keys[string(appendLentKey(nil, key))] = appendLent(nil, l)
+	}
+	for key, n := range want.fails {
+		want.keys[key] = appendNumber(nil, n)
+	}
+	if !want.whole { // the counters count rows that are not known
+		for key := range want.lent {
+			want.keys[string(appendLentKey(nil, key))] = nil
+		}
+		for key := range want.fails {
+			want.keys[key] = nil
+		}
 	}
 	return want, nil
 }
@@ -114,8 +126,13 @@ func (v *View) expect(c Cursor, e *entries, to expectation) error {
 	if r.Turn == task.Head {
 		want[string(appendHeadKey(nil, r.OrderingKey))] = bytes.Clone(id[:])
 	}
-	if len(e.due) > 0 {
-		want[string(e.due)] = []byte{}
+	for _, key := range [...][]byte{e.due, e.kind, e.failed} {
+		if len(key) > 0 {
+			want[string(key)] = []byte{}
+		}
+	}
+	if len(e.failures) > 0 {
+		to.fails[string(e.failures)]++
 	}
 	if r.Key != "" {
 		want[string(appendUniqueKey(nil, &r.Task))] = bytes.Clone(id[:])

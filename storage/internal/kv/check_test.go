@@ -145,7 +145,7 @@ func TestCheckFindsWhatIsMissingOrLeftOver(t *testing.T) {
 			s.keys[key] = value
 		}
 	}
-	if len(prefixes) != 8 {
+	if len(prefixes) != 11 {
 		t.Fatalf("only %d tables were looked at", len(prefixes))
 	}
 	if err := v.Check(); err != nil {

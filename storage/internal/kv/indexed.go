@@ -182,21 +182,46 @@ func (v *View) listIndexed(ctx context.Context, q storage.ListQuery) (page stora
 			return storage.ListPage{}, false, err
 		}
 	}
+	page, err = v.listNewest(ctx, q, &from)
+	page.Index = storage.IndexState
+	return page, true, err
+}
+
+// listKinds reads only the records of rows in error of some kinds. done is false if there are too many kinds.
+func (v *View) listKinds(ctx context.Context, q storage.ListQuery) (page storage.ListPage, done bool, err error) {
+	kinds, many, err := v.kindsIn(q.Kinds)
+	if err != nil || many {
+		return storage.ListPage{}, false, err
+	}
+	var from newest
+	defer func() { err = errors.Join(err, from.close()) }()
+	for _, kind := range kinds {
+		if err := from.addKind(v.r, kind, q.Before); err != nil {
+			return storage.ListPage{}, false, err
+		}
+	}
+	page, err = v.listNewest(ctx, q, &from)
+	page.Index = storage.IndexKind
+	return page, true, err
+}
+
+// listNewest reads the records of ids.
+func (v *View) listNewest(ctx context.Context, q storage.ListQuery, from *newest) (page storage.ListPage, err error) {
 	for {
 		rest := from.ids
 		id, ok, err := from.next()
 		if err != nil || !ok {
 			page.Next = task.ID{}
-			return page, true, err
+			return page, err
 		}
 		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
-			if !page.Next.IsZero() {
+			if !page.Next.IsZero() && q.Kinds == nil {
 				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest})
 			}
-			return page, true, nil
+			return page, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return storage.ListPage{}, false, err
+			return storage.ListPage{}, err
 		}
 		page.Read++
 		page.Next = id
@@ -204,7 +229,7 @@ func (v *View) listIndexed(ctx context.Context, q storage.ListQuery) (page stora
 		switch {
 		case from.remembered && errors.Is(err, errNoRecord): // the row was deleted since
 		case err != nil:
-			return storage.ListPage{}, false, err
+			return storage.ListPage{}, err
 		case t != nil:
 			page.Tasks = append(page.Tasks, t)
 		}
@@ -335,7 +360,7 @@ func idOfReady(c Cursor) (task.ID, error) {
 type newest struct {
 	ids        []task.ID
 	remembered bool     // the ids are of an earlier moment
-	cursors    []Cursor // over rows without a time, each on the id under the same index of heads
+	cursors    []Cursor // over an index in the order of ids, each on the id under the same index of heads
 	heads      []task.ID
 }
 
@@ -345,7 +370,12 @@ func (n *newest) add(r Reader, s task.State, before task.ID) error {
 	if !before.IsZero() {
 		upper = appendNeverKey(nil, s, before)
 	}
-	c, err := r.Scan([]byte{prefixNever, byte(s)}, upper)
+	return n.addRange(r, []byte{prefixNever, byte(s)}, upper)
+}
+
+// addRange has n yield the ids of the keys in [lower, upper) of an index in the order of ids.
+func (n *newest) addRange(r Reader, lower, upper []byte) error {
+	c, err := r.Scan(lower, upper)
 	if err != nil {
 		return err
 	}
@@ -359,7 +389,12 @@ func (n *newest) stand(i int, ok bool) (err error) {
 	if !ok {
 		return n.cursors[i].Err()
 	}
-	n.heads[i], err = parseNeverKey(n.cursors[i].Key())
+	key := n.cursors[i].Key()
+	if key[0] == prefixKind {
+		n.heads[i], err = parseKindKey(key)
+	} else {
+		n.heads[i], err = parseNeverKey(key)
+	}
 	return err
 }
 

@@ -19,6 +19,12 @@ func (v *View) List(ctx context.Context, q storage.ListQuery) (storage.ListPage,
 }
 
 func (v *View) list(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if q.Kinds != nil {
+		if page, done, err := v.listKinds(ctx, q); done || err != nil {
+			return page, err
+		}
+		q.States = []task.State{task.Error}
+	}
 	if !indexed(q.Filter) {
 		return v.listAll(ctx, q)
 	}
@@ -86,7 +92,7 @@ func (v *View) listed(q storage.ListQuery, id task.ID, record []byte) (*task.Tas
 		return nil, err
 	}
 	r, err := decodeRecord(id, record, &v.db.intern)
-	if err != nil || !q.Filter.Selects(&r.Task) {
+	if err != nil || !q.SelectsRow(&r.Task) {
 		return nil, err
 	}
 	if r.far&farHistory != 0 {

@@ -16,9 +16,11 @@ import (
 //
 //	c id                                           -> checkpoint too large for the record
 //	d state time id                                -> nothing
+//	e kind id                                      -> nothing, for a row in error
 //	f id                                           -> children too large for the record
 //	g id                                           -> signals too large for the record
 //	h id                                           -> history too large for the record
+//	k kind text(type) node                         -> how many rows are in error
 //	l ordering key                                 -> how many rows lend each priority
 //	m name                                         -> about the store itself
 //	m setting/name                                 -> a setting
@@ -30,12 +32,15 @@ import (
 //	s text(ordering key) time number               -> id, of a row that is behind
 //	t ordering key                                 -> id, of the head
 //	u text(type) text(ordering key) key            -> id
+//	w kind text(type) time id                      -> nothing, for a row in error that changed then
 const (
 	prefixCheckpoint = 'c'
 	prefixDue        = 'd'
+	prefixKind       = 'e'
 	prefixChildren   = 'f'
 	prefixSignals    = 'g'
 	prefixHistory    = 'h'
+	prefixFailures   = 'k'
 	prefixLent       = 'l'
 	prefixMeta       = 'm'
 	prefixNever      = 'n'
@@ -46,6 +51,7 @@ const (
 	prefixSeat       = 's'
 	prefixHead       = 't'
 	prefixUnique     = 'u'
+	prefixFailed     = 'w'
 )
 
 // TableEnd returns the first key after the table, or the part of a table, that key is in. New
@@ -87,7 +93,7 @@ func NameOf(key []byte) string {
 	what := "" // of a task
 	if len(key) > 0 {
 		what = map[byte]string{
-			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixChildren: "children", prefixSignals: "signals", prefixHistory: "history", prefixNever: "entry",
+			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixKind: "entry of an error", prefixFailed: "entry of an error", prefixChildren: "children", prefixSignals: "signals", prefixHistory: "history", prefixNever: "entry",
 			prefixResult: "result", prefixPayload: "payload", prefixRecord: "record",
 		}[key[0]]
 	}
@@ -263,6 +269,8 @@ type entries struct {
 	seat              []byte
 	id                task.ID // the value of seat
 	due               []byte  // in the due index or in that of the rows without a time
+	kind, failed      []byte  // in the indexes of rows in error
+	failures          []byte  // the key of the counter of rows in error
 }
 
 // of sets e to the entries of t and reuses the buffers of e.
@@ -280,6 +288,7 @@ func (e *entries) of(t *task.Task) {
 	case untimed(t.State):
 		e.due = appendNeverKey(e.due, t.State, t.ID)
 	}
+	e.ofError(t)
 }
 
 // untimed reports whether rows in this state have an index entry even without a time: these
@@ -323,5 +332,5 @@ func getNumber(r Reader, key []byte) (n uint64, found bool, err error) {
 
 // IsEntry reports whether key is an entry of an index. The first byte of key says of which.
 func IsEntry(key []byte) bool {
-	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady || key[0] == prefixSeat
+	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady || key[0] == prefixSeat || key[0] == prefixKind || key[0] == prefixFailed
 }

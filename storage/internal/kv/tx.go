@@ -68,6 +68,7 @@ type state struct {
 	heads   map[string]task.ID   // the heads that it wrote, by ordering key; zero for none
 	placed  map[string]task.ID   // the entries of heads that place has made, until Promote
 	lent    map[string]*loans    // of ordering keys; they are written at the end of each verb
+	failed  map[string]*failures // by the keys of counters; likewise
 	parts   map[string][]byte    // parts with a key of their own that it wrote; nil for one it deleted
 	old     map[task.ID]*row     // read ahead; nil for one that does not exist
 	ahead   []task.ID            // buffer of readAhead
@@ -86,7 +87,7 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	s := db.free
 	db.free = nil
 	if s == nil {
-		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), ordered: make(map[string][]task.ID), heads: make(map[string]task.ID), placed: make(map[string]task.ID), lent: make(map[string]*loans), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
+		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), ordered: make(map[string][]task.ID), heads: make(map[string]task.ID), placed: make(map[string]task.ID), lent: make(map[string]*loans), failed: make(map[string]*failures), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
 	}
 	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts, heads: s.heads, keys: s.keys}
 	s.rw, s.err, s.wrote = rw, nil, false
@@ -143,6 +144,7 @@ func (tx *Tx) end() {
 	clear(s.heads)
 	clear(s.placed)
 	clear(s.lent)
+	clear(s.failed)
 	clear(s.parts)
 	clear(s.old)
 	clear(s.hooks)
@@ -194,6 +196,9 @@ func (tx *Tx) do(ctx context.Context, verb string, fn func() error) error {
 	}
 	if err == nil {
 		err = tx.putLent()
+	}
+	if err == nil {
+		err = tx.putFailures()
 	}
 	if err != nil {
 		tx.err = tx.db.fail(verb, err)

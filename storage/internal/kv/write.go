@@ -26,10 +26,14 @@ func (s *state) putEntries() error {
 			return err
 		}
 	}
-	if len(s.is.due) > 0 {
-		return s.rw.Put(s.is.due, nil)
+	for _, key := range [...][]byte{s.is.due, s.is.kind, s.is.failed} {
+		if len(key) > 0 {
+			if err := s.rw.Put(key, nil); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
+	return s.countFailure(s.is.failures, 1)
 }
 
 // dropEntries removes the entries that a row had.
@@ -44,21 +48,26 @@ func (s *state) dropEntries() error {
 			return err
 		}
 	}
-	if len(s.was.due) > 0 {
-		return s.rw.DeleteOnce(s.was.due)
+	for _, key := range [...][]byte{s.was.due, s.was.kind, s.was.failed} {
+		if len(key) > 0 {
+			if err := s.rw.DeleteOnce(key); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
+	return s.countFailure(s.was.failures, -1)
 }
 
 // moveEntries replaces the former entries of a row by its present ones. It does not write an
 // unchanged entry again: DeleteOnce depends on that. A ready entry always changes, since no change
 // of a Submitted row that is not Behind leaves it so.
 func (s *state) moveEntries() error {
-	if bytes.Equal(s.was.seat, s.is.seat) {
-		s.was.seat, s.is.seat = s.was.seat[:0], s.is.seat[:0]
-	}
-	if bytes.Equal(s.was.due, s.is.due) {
-		s.was.due, s.is.due = s.was.due[:0], s.is.due[:0]
+	for _, e := range [...]struct{ was, is *[]byte }{
+		{&s.was.seat, &s.is.seat}, {&s.was.due, &s.is.due}, {&s.was.kind, &s.is.kind}, {&s.was.failed, &s.is.failed},
+	} {
+		if bytes.Equal(*e.was, *e.is) {
+			*e.was, *e.is = (*e.was)[:0], (*e.is)[:0]
+		}
 	}
 	if err := s.dropEntries(); err != nil {
 		return err

@@ -1300,18 +1300,18 @@ create or replace function {schema}.tally_task() returns trigger language plpgsq
 begin
 	case tg_op
 	when 'INSERT' then
-		insert into {schema}.tally (type, state, n, folded)
-		select type, state, count(*), false from added group by type, state;
+		insert into {schema}.tally (type, state, kind, node, n, folded)
+		select type, state, kind, case when kind is not null then node end, count(*), false from added group by 1, 2, 3, 4;
 	when 'DELETE' then
-		insert into {schema}.tally (type, state, n, folded)
-		select type, state, -count(*), false from removed group by type, state;
+		insert into {schema}.tally (type, state, kind, node, n, folded)
+		select type, state, kind, case when kind is not null then node end, -count(*), false from removed group by 1, 2, 3, 4;
 	else
-		insert into {schema}.tally (type, state, n, folded)
-		select type, state, sum(n), false from (
-			select type, state, -1 as n from removed
+		insert into {schema}.tally (type, state, kind, node, n, folded)
+		select type, state, kind, node, sum(n), false from (
+			select type, state, kind, case when kind is not null then node end as node, -1 as n from removed
 			union all
-			select type, state, 1 from added) r
-		group by type, state having sum(n) <> 0;
+			select type, state, kind, case when kind is not null then node end, 1 from added) r
+		group by type, state, kind, node having sum(n) <> 0;
 	end case;
 	return null;
 end $$;
@@ -1332,10 +1332,10 @@ end $$;
 -- Nobody else has changed rows since the table was locked.
 create or replace function {schema}.tally_truncated() returns trigger language plpgsql as $$
 begin
-	insert into {schema}.tally (type, state, keep, since, n, folded)
-	select type, state, keep, since, -sum(n), false from {schema}.tally
+	insert into {schema}.tally (type, state, keep, since, kind, node, n, folded)
+	select type, state, keep, since, kind, node, -sum(n), false from {schema}.tally
 	where (keep is null) = (tg_table_name = 'task')
-	group by 1, 2, 3, 4 having sum(n) <> 0;
+	group by 1, 2, 3, 4, 5, 6 having sum(n) <> 0;
 	return null;
 end $$;
 
@@ -1348,14 +1348,14 @@ declare
 begin
 	perform {schema}.check_isolation();
 	lock table {schema}.tally in share update exclusive mode; -- one at a time
-	insert into {schema}.tally (type, state, keep, since, n, folded)
-	select type, state, keep, since, sum(n), false from (
-		select type, state, null::integer as keep, null::bigint as since, 1 as n from {schema}.task
+	insert into {schema}.tally (type, state, keep, since, kind, node, n, folded)
+	select type, state, keep, since, kind, node, sum(n), false from (
+		select type, state, null::integer as keep, null::bigint as since, kind, case when kind is not null then node end as node, 1 as n from {schema}.task
 		union all
-		select type, state, keep, {schema}.since_of(keep, ended_at), 1 from {schema}.ended
+		select type, state, keep, {schema}.since_of(keep, ended_at), null, null, 1 from {schema}.ended
 		union all
-		select type, state, keep, since, -n from {schema}.tally_now) r
-	group by 1, 2, 3, 4 having sum(n) <> 0;
+		select type, state, keep, since, kind, node, -n from {schema}.tally_now) r
+	group by 1, 2, 3, 4, 5, 6 having sum(n) <> 0;
 	get diagnostics wrong = row_count;
 	return wrong;
 end $$;
@@ -1382,8 +1382,8 @@ create or replace trigger tally_truncate after truncate on {schema}.ended
 -- The sums, but for tables below ended that are not parts of it: those that somebody has
 -- detached, and those that were dropped, whose notes are gone when they are folded.
 create or replace view {schema}.tally_now as
-select type, state, keep, since, sum(n)::bigint as n from {schema}.tally
-group by type, state, keep, since
+select type, state, keep, since, kind, node, sum(n)::bigint as n from {schema}.tally
+group by type, state, keep, since, kind, node
 having sum(n) <> 0 and (keep is null or exists (
 	select from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid
 	where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern} and not i.inhdetachpending));

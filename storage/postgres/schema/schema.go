@@ -51,7 +51,7 @@ const (
 	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, ` +
 		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history, awaits, woken_by, parent`
 	heavy   = `signals, children, checkpoint, payload, result`
-	columns = narrow + ", " + heavy + ", due_at, due_state, queued"
+	columns = narrow + ", " + heavy + ", due_at, kind, kind_at, due_state, queued"
 )
 
 // columnsOf returns a list of columns of a table or a record that has this name in a statement.

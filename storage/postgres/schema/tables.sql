@@ -16,6 +16,8 @@ create table {schema}.task (
 	started_at    bigint   not null,
 	updated_at    bigint   not null,
 	due_at        bigint,   -- next_event_at of a row in due_state, if it has one
+	kind          bigint,   -- the kind of the error of a row in error, less 2^63; null for other rows
+	kind_at       bigint,   -- updated_at of such a row
 	attempt       integer  not null,
 	crashes       integer  not null,
 	shard         smallint not null,
@@ -54,6 +56,10 @@ create unique index task_pkey on {schema}.task (id);
 alter table {schema}.task add primary key using index task_pkey;
 create index task_ready on {schema}.task (type, grp, priority, ready_at, seq) where queued;
 create index task_due on {schema}.task (due_state, due_at, id) where due_state is not null;
+
+-- Tasks in error, by the kinds of their errors. No index has a column that a grab changes.
+create index task_kind on {schema}.task (kind, id) where kind is not null;
+create index task_kind_at on {schema}.task (kind, type, kind_at, id) where kind is not null;
 
 -- The head of each ordering key, the seats behind it, and the rows there that lend their priority. A task that waits for its
 -- time has the due_state 1. It is in the condition because no column is that a grab changes.
@@ -118,6 +124,8 @@ create table {schema}.tally (
 	state  smallint not null,
 	keep   integer,          -- of rows in ended: in which of the tables below it they are,
 	since  bigint,           -- as its name has it
+	kind   bigint,           -- of rows in error: the column kind of them,
+	node   bytea,            -- and node
 	n      bigint   not null,
 	folded boolean  not null -- whether it is the sum of notes that were deleted
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_insert_threshold = -1,

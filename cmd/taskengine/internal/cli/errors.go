@@ -20,7 +20,7 @@ func newErrors(a *app) *cobra.Command {
 		Short: "List the kinds of errors of tasks",
 		Long: "List the kinds of errors of tasks in the state error, those of most tasks first. Errors of a kind differ only in numbers, ids and addresses.\n\n" +
 			"--where selects among the tasks, as in `taskengine task list --where`. If it names states, tasks in these count, such as those that are retried:\n\n" +
-			"    taskengine errors --where 'state=waiting since=1h'\n\nThe tasks of a kind are listed by `taskengine task list --where error.kind=KIND`.",
+			"    taskengine errors --where 'state=waiting since=1h'\n\nThe tasks of a kind are listed by `taskengine task list --state error --where error.kind=KIND`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if req.Limit < 1 || req.Limit > server.MaxList {
