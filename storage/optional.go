@@ -137,6 +137,8 @@ type ListQuery struct {
 	Scan   int     // how many rows are read at most
 	// Kinds selects rows in the state [task.Error] by the kinds of their errors; nil selects all rows. Stores find these rows by an index.
 	Kinds []task.KindRange
+	// Scattered says that the unique keys of rows may be kept in other stores than the rows: their index does not find all rows with a Key.
+	Scattered bool
 	// Where selects among the rows that Filter selects; nil selects all. The rows are as List returns them. Where does not
 	// change or keep them, and may be called for a row more than once.
 	Where func(*task.Task) bool
@@ -170,6 +172,7 @@ func (q ListQuery) ofKinds(t *task.Task) bool {
 // The names of indexes in [ListPage.Index].
 const (
 	IndexID    = "id" // of the engine
+	IndexKey   = "key"
 	IndexState = "state"
 	IndexKind  = "error.kind"
 )

@@ -22,7 +22,7 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.List
 	if q.Limit < 1 || q.Scan < 1 {
 		return all, nil
 	}
-	if q.Where == nil {
+	if q.Where == nil && q.Kinds == nil {
 		return s.list(ctx, q)
 	}
 	all.Next = q.Before
@@ -56,6 +56,8 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	}
 	index := storage.IndexState
 	switch {
+	case q.Key != "" && !q.Scattered:
+		sql, index = s.sql.listKey, storage.IndexKey
 	case q.Kinds != nil:
 		sql, index = s.sql.listKinds, storage.IndexKind
 	case len(q.States) == 0 || slices.ContainsFunc(q.States, finished):
@@ -66,11 +68,11 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 		sql = s.sql.listLive
 	}
 	hits := q.Limit
-	if q.Where != nil {
+	if q.Where != nil || q.Kinds != nil {
 		hits = q.Scan
 	}
 	args := []any{before, min(q.Scan, math.MaxInt32), states, types, min(hits, math.MaxInt32), key}
-	if q.Kinds != nil {
+	if index == storage.IndexKind {
 		args = append(args, bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.From) }), bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.To) }))
 	}
 	more := false
@@ -88,7 +90,7 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 			if err != nil {
 				return err
 			}
-			if page.Next = t.ID; hit && (q.Where == nil || q.Where(t)) {
+			if page.Next = t.ID; hit && q.Selects(t) {
 				page.Tasks = append(page.Tasks, t)
 			}
 			return nil

@@ -27,6 +27,7 @@ type statements struct {
 	due, dueRunning, dueEnded, ready, queues, allQueues     string
 	dueOf, submitted, submittedOf                           string
 	listAll, listLive, listErrors, listKinds, countKinds    string
+	listKey                                                 string
 	count, fold                                             string
 	unclaimed, allUnclaimed, orphans, outdated              string
 	setting, setSetting, unset, swapSetting                 string
@@ -312,7 +313,7 @@ func statementsIn(name string) *statements {
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
 		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
-		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), listKinds: list(pageKinds), countKinds: fill(selectKinds),
+		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), listKinds: list(pageKinds), listKey: list(pageKey), countKinds: fill(selectKinds),
 		count: fill(selectCount), fold: fill(foldTally),
 		setting:     fill("select value from {engine_setting} where name = $1"),
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),

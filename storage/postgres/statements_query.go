@@ -133,6 +133,20 @@ const pageKinds = `
 		select * from {task} t where t.kind = k.of and t.id < $1 order by t.id desc limit $2 + 1) p
 	order by id desc limit $2 + 1`
 
+// The rows that have the key $6, by the types of all keys. The parameters $3 and $4 serve selectList.
+const pageKey = `
+	with recursive types as (
+		(select type from {key} order by type limit 1)
+		union all
+		select (select k.type from {key} k where k.type > t.type order by k.type limit 1) from types t where t.type is not null),
+	holders as materialized (
+		select k.id from types t join {key} k on k.type = t.type and k.key = $6
+		where t.type is not null and ($4::bytea[] is null or t.type = any($4)))
+	(select {narrow} from {task} where id = any(array(select id from holders)) and id < $1 order by id desc limit $2 + 1)
+	union all
+	(select {narrow} from {ended} where id = any(array(select id from holders)) and id < $1 order by id desc limit $2 + 1)
+	order by id desc limit $2 + 1`
+
 // The triggers that count tasks count those in error by the kinds of their errors, too.
 const selectKinds = `
 with counts as materialized (

@@ -17,7 +17,7 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.List
 	read, indexes := make([]int, len(s.databases)), make([]string, len(s.databases))
 	pages, err := ask(ctx, &s.verbs, "list", func(database int, _ storage.Tasks) (page, error) {
 		part := q
-		part.Scan = s.share(q.Scan)
+		part.Scan, part.Scattered = s.share(q.Scan), len(s.databases) > 1
 		got, err := s.databases[database].Store.List(ctx, part)
 		outwardAll(database, got.Tasks)
 		read[database], indexes[database] = got.Read, got.Index

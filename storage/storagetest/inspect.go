@@ -50,6 +50,19 @@ var inspectCases = []testCase{
 		}
 		got, _ := f.list(storage.Filter{Key: "k", States: odd}, task.ID{}, 1000, 1000)
 		equal(f, "ids", idsOf(got), want)
+		q := storage.ListQuery{Filter: storage.Filter{Key: "k"}, Limit: 3, Scan: 2}
+		rows, read := 0, 0
+		for more := true; more; more = !q.Before.IsZero() {
+			page := f.page(q)
+			rows += len(page.Tasks)
+			if q.Before = page.Next; page.Index == storage.IndexKey {
+				read += page.Read
+			}
+		}
+		equal(f, "in pages", rows, 2*len(task.States()))
+		if read > rows {
+			f.Errorf("%d rows were read to find %d", read, rows)
+		}
 		got, _ = f.list(storage.Filter{Key: "k", Types: []string{task.Error.String()}}, task.ID{}, 1000, 1000)
 		equal(f, "of a type", len(got), 2)
 		got, _ = f.list(storage.Filter{Key: "k", States: []task.State{task.Error, task.Waiting}}, task.ID{}, 1000, 1000)

@@ -40,12 +40,10 @@ func (v *View) KeysOf(ctx context.Context, typ, prefix, after string, limit int)
 }
 
 func (v *View) keysOf(ctx context.Context, typ, prefix, after string, limit int) (found []storage.KeyHolder, err error) {
-	all := appendUniqueKey(nil, &task.Task{Type: typ})
-	lower, upper := append(slices.Clip(all), max(prefix, after+"\x00")...), append([]byte(nil), all...)
+	all := appendText([]byte{prefixUnique}, typ)
+	lower, upper := appendPrefix(slices.Clip(all), max(prefix, after+"\x00")), successor(all)
 	if end, ok := storage.AfterPrefix(prefix); ok {
-		upper = append(upper, end...)
-	} else {
-		upper[len(upper)-1]++ // the end of the text of the ordering key
+		upper = appendPrefix(slices.Clip(all), end)
 	}
 	if bytes.Compare(lower, upper) >= 0 {
 		return nil, ctx.Err()
@@ -55,9 +53,16 @@ func (v *View) keysOf(ctx context.Context, typ, prefix, after string, limit int)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	for ok := c.First(); ok && len(found) < limit; ok = c.Next() {
-		if err := pause(ctx, len(found)); err != nil {
+	for seen, ok := 0, c.First(); ok && len(found) < limit; seen, ok = seen+1, c.Next() {
+		if err := pause(ctx, seen); err != nil {
 			return nil, err
+		}
+		key, order, err := cutText(c.Key()[len(all):])
+		if err != nil {
+			return nil, err
+		}
+		if len(order) > 0 {
+			continue
 		}
 		value, err := c.Value()
 		if err != nil {
@@ -67,7 +72,7 @@ func (v *View) keysOf(ctx context.Context, typ, prefix, after string, limit int)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, storage.KeyHolder{Key: string(c.Key()[len(all):]), ID: id})
+		found = append(found, storage.KeyHolder{Key: key, ID: id})
 	}
 	return found, nil
 }
@@ -109,4 +114,43 @@ func (v *View) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error
 		}
 	}
 	return out, nil
+}
+
+// holdersOf returns the ids of the rows that have a key, of some types (none: of all) and all ordering keys. It skips from each type to the next.
+func (v *View) holdersOf(ctx context.Context, types []string, key string) (ids []task.ID, err error) {
+	c, err := v.r.Scan([]byte{prefixUnique}, []byte{prefixUnique + 1})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	of := storage.Filter{Types: types}
+	for ok := c.First(); ok; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		typ, _, err := cutText(c.Key()[1:])
+		if err != nil {
+			return nil, err
+		}
+		all := appendText([]byte{prefixUnique}, typ)
+		if of.Match(0, typ) {
+			prefix := appendText(slices.Clip(all), key)
+			for ok := c.Seek(prefix); has(ok, c, prefix); ok = c.Next() {
+				value, err := c.Value()
+				if err != nil {
+					return nil, err
+				}
+				id, err := idOfValue(c.Key(), value)
+				if err != nil {
+					return nil, err
+				}
+				ids = append(ids, id)
+			}
+		}
+		if err := c.Err(); err != nil {
+			return nil, err
+		}
+		ok = c.Seek(successor(all))
+	}
+	return ids, c.Err()
 }

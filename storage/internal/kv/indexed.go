@@ -182,6 +182,7 @@ func (v *View) listIndexed(ctx context.Context, q storage.ListQuery) (page stora
 			return storage.ListPage{}, false, err
 		}
 	}
+	from.again = true
 	page, err = v.listNewest(ctx, q, &from)
 	page.Index = storage.IndexState
 	return page, true, err
@@ -205,17 +206,51 @@ func (v *View) listKinds(ctx context.Context, q storage.ListQuery) (page storage
 	return page, true, err
 }
 
-// listNewest reads the records of ids.
+// listHolders reads only the records of the rows that have a key.
+func (v *View) listHolders(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
+	ids, err := v.holdersOf(ctx, q.Types, q.Key)
+	if err != nil {
+		return page, err
+	}
+	slices.SortFunc(ids, func(a, b task.ID) int { return b.Compare(a) })
+	if !q.Before.IsZero() {
+		ids = slices.DeleteFunc(ids, func(id task.ID) bool { return id.Compare(q.Before) >= 0 })
+	}
+	page, err = v.listNewest(ctx, q, &newest{ids: ids})
+	page.Index = storage.IndexKey
+	return page, err
+}
+
+// listBatch is how many rows of a list are looked up together at most.
+const listBatch = 1000
+
+// listNewest reads the records of ids, some together.
 func (v *View) listNewest(ctx context.Context, q storage.ListQuery, from *newest) (page storage.ListPage, err error) {
+	records, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
+	if err != nil {
+		return page, err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	var ids []task.ID
 	for {
 		rest := from.ids
-		id, ok, err := from.next()
-		if err != nil || !ok {
+		n := max(1, min(q.Limit-len(page.Tasks), q.Scan-page.Read, listBatch))
+		for ids = ids[:0]; len(ids) < n; {
+			id, ok, err := from.next()
+			if err != nil {
+				return storage.ListPage{}, err
+			}
+			if !ok {
+				break
+			}
+			ids = append(ids, id)
+		}
+		if len(ids) == 0 {
 			page.Next = task.ID{}
-			return page, err
+			return page, nil
 		}
 		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
-			if !page.Next.IsZero() && q.Kinds == nil {
+			if !page.Next.IsZero() && from.again {
 				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest})
 			}
 			return page, nil
@@ -223,15 +258,9 @@ func (v *View) listNewest(ctx context.Context, q storage.ListQuery, from *newest
 		if err := ctx.Err(); err != nil {
 			return storage.ListPage{}, err
 		}
-		page.Read++
-		page.Next = id
-		t, err := v.find(q, id)
-		switch {
-		case from.remembered && errors.Is(err, errNoRecord): // the row was deleted since
-		case err != nil:
+		page.Read, page.Next = page.Read+len(ids), ids[len(ids)-1]
+		if page.Tasks, err = v.find(records, q, ids, from.remembered, page.Tasks); err != nil {
 			return storage.ListPage{}, err
-		case t != nil:
-			page.Tasks = append(page.Tasks, t)
 		}
 	}
 }
@@ -253,18 +282,37 @@ func (v *View) idsBelow(ctx context.Context, f storage.Filter, before task.ID, l
 // errNoRecord says that an index entry has no record.
 var errNoRecord = fmt.Errorf("an index entry has no record: %w", ErrDamaged)
 
-// find reads the row of an index entry. It returns nil if q does not select the row, and an error that wraps errNoRecord
-// if it is not there.
-func (v *View) find(q storage.ListQuery, id task.ID) (*task.Task, error) {
+// find appends the rows with these ids that q selects. It looks them up from the last id to the first, which is the order of their records.
+// If remembered is set, rows may have been deleted since.
+func (v *View) find(c Cursor, q storage.ListQuery, ids []task.ID, remembered bool, to []*task.Task) ([]*task.Task, error) {
+	from := len(to)
 	var buf [idKeySize]byte
-	record, found, err := v.r.Get(appendIDKey(buf[:0], prefixRecord, id))
-	if err != nil {
-		return nil, err
+	for _, id := range slices.Backward(ids) {
+		key := appendIDKey(buf[:0], prefixRecord, id)
+		found := c.Seek(key) && bytes.Equal(c.Key(), key)
+		if err := c.Err(); err != nil {
+			return nil, err
+		}
+		if !found {
+			if remembered {
+				continue
+			}
+			return nil, fmt.Errorf("task %v: %w", id, errNoRecord)
+		}
+		record, err := c.Value()
+		if err != nil {
+			return nil, err
+		}
+		t, err := v.listed(q, id, record)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			to = append(to, t)
+		}
 	}
-	if !found {
-		return nil, fmt.Errorf("task %v: %w", id, errNoRecord)
-	}
-	return v.listed(q, id, record)
+	slices.Reverse(to[from:])
+	return to, nil
 }
 
 // errTooMany says that there are more entries than are worth sorting.
@@ -360,6 +408,7 @@ func idOfReady(c Cursor) (task.ID, error) {
 type newest struct {
 	ids        []task.ID
 	remembered bool     // the ids are of an earlier moment
+	again      bool     // they are to be remembered for the next page
 	cursors    []Cursor // over an index in the order of ids, each on the id under the same index of heads
 	heads      []task.ID
 }

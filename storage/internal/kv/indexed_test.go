@@ -87,7 +87,7 @@ func TestWhatIsNotDoneIsFoundWithoutReadingWhatIs(t *testing.T) {
 		s.gets, s.seen = 0, 0
 		page, err := v.List(t.Context(), storage.ListQuery{Filter: storage.Filter{States: []task.State{task.Error}}, Limit: 3, Scan: 1000})
 		rows, next := page.Tasks, page.Next
-		if err != nil || len(rows) != 3 || next != rows[2].ID || s.gets != 3 || s.seen > 5 {
+		if err != nil || len(rows) != 3 || next != rows[2].ID || s.gets+s.seen > 8 {
 			t.Errorf("%d rows, next %v, %d gets, %d keys, %v", len(rows), next, s.gets, s.seen, err)
 		}
 	})

@@ -19,6 +19,9 @@ func (v *View) List(ctx context.Context, q storage.ListQuery) (storage.ListPage,
 }
 
 func (v *View) list(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if q.Key != "" {
+		return v.listHolders(ctx, q)
+	}
 	if q.Kinds != nil {
 		if page, done, err := v.listKinds(ctx, q); done || err != nil {
 			return page, err

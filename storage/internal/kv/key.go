@@ -31,7 +31,7 @@ import (
 //	r id                                           -> record
 //	s text(ordering key) time number               -> id, of a row that is behind
 //	t ordering key                                 -> id, of the head
-//	u text(type) text(ordering key) key            -> id
+//	u text(type) text(key) ordering key            -> id
 //	w kind text(type) time id                      -> nothing, for a row in error that changed then
 const (
 	prefixCheckpoint = 'c'
@@ -118,10 +118,12 @@ const (
 	textEscape = "\x00\xff"
 )
 
-func appendText(b []byte, s string) []byte {
+func appendText(b []byte, s string) []byte { return append(appendPrefix(b, s), textEnd...) }
+
+// appendPrefix appends the bytes with which each text begins that has the prefix s.
+func appendPrefix(b []byte, s string) []byte {
 	if strings.IndexByte(s, 0) < 0 {
-		b = append(b, s...)
-		return append(b, textEnd...)
+		return append(b, s...)
 	}
 	for i := range len(s) {
 		if s[i] == 0 {
@@ -130,7 +132,7 @@ func appendText(b []byte, s string) []byte {
 			b = append(b, s[i])
 		}
 	}
-	return append(b, textEnd...)
+	return b
 }
 
 // cutText reads the text at the start of b and returns the rest.
@@ -177,7 +179,7 @@ func idOf(key []byte) (task.ID, error) {
 // appendUniqueKey returns the key of the unique key of a row.
 func appendUniqueKey(b []byte, t *task.Task) []byte {
 	b = appendText(append(b, prefixUnique), t.Type)
-	return append(appendText(b, t.OrderingKey), t.Key...)
+	return append(appendText(b, t.Key), t.OrderingKey...)
 }
 
 // appendKeyOfSeats appends the prefix of the keys of all seats of an ordering key.

@@ -88,7 +88,7 @@ create table {schema}.key (
 	ordering_key bytea not null, -- empty for a task without one
 	key          bytea not null,
 	id           uuid  not null,
-	primary key (type, ordering_key, key)
+	primary key (type, key, ordering_key)
 );
 
 create table {schema}.engine_setting (
