@@ -79,15 +79,19 @@ func (f TaskFilter) states() []string {
 	return all(f.States, func(s State) string { return string(s) })
 }
 
-// Count returns the number of tasks by type and state, without zeros. The filter has no Key and no Where.
+// Count returns the number of tasks by type and state, without zeros. The filter has no Key. If Where selects among more tasks than a node reads
+// to count them, the error wraps [ErrInvalid].
 func (c *Client) Count(ctx context.Context, f TaskFilter) ([]StateCount, error) {
-	if f.Key != "" || f.Where != "" {
-		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type only; to find tasks with a key or by a filter, list them", "")
+	if f.Key != "" {
+		return nil, newError("", codes.InvalidArgument, "tasks are not counted by their Key; put key=... in Where", "")
 	}
-	req := &taskenginev1.CountRequest{Types: f.Types, States: f.states()}
+	req := &taskenginev1.CountRequest{Types: f.Types, States: f.states(), Where: f.Where}
 	res, err := call[taskenginev1.CountResponse](ctx, c, taskenginev1connect.TaskServiceCountProcedure, req, true)
 	if err != nil {
 		return nil, err
+	}
+	if res.GetPartial() {
+		return nil, newError("", codes.InvalidArgument, "more tasks than a node reads may be selected: name states, a type or a time in Where", "")
 	}
 	return all(res.GetCounts(), stateCountOf), nil
 }

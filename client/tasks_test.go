@@ -101,8 +101,8 @@ func TestTasksAreCountedAndListedByTheirKey(t *testing.T) {
 	if counts, err := c.Count(t.Context(), client.TaskFilter{States: []client.State{client.StateDone}}); err != nil || len(counts) != 0 {
 		t.Errorf("the counts of done tasks: %v, %v", counts, err)
 	}
-	if _, err := c.Count(t.Context(), client.TaskFilter{Where: "key=k"}); !errors.Is(err, client.ErrInvalid) {
-		t.Errorf("counted by a filter: %v", err)
+	if counts, err := c.Count(t.Context(), client.TaskFilter{Where: "key=none"}); err != nil || len(counts) != 0 {
+		t.Errorf("counted by a filter: %v, %v", counts, err)
 	}
 	if _, err := c.Count(t.Context(), client.TaskFilter{Key: "k"}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("counted by key: %v", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -77,6 +78,47 @@ func TestErrorsAreCountedByTheirKind(t *testing.T) {
 		}
 		if _, err := n.Errors(t.Context(), f, 10); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("by a payload: %v", err)
+		}
+	})
+}
+
+func TestTasksAreCountedByAFilter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := startWith(t, one("mail", func(p *policy.Type) { p.Retry.Max = 1 }), handle("mail", func(_ context.Context, t *task.Task) ([]byte, error) {
+			if len(t.Payload) == 0 {
+				return nil, nil
+			}
+			return nil, errors.New(string(t.Payload))
+		}), func(*engine.Config) {})
+		for _, text := range []string{"row 17 is wrong", "", "answered 503", "row 3 is wrong"} {
+			n.submit(engine.Request{Type: "mail", Payload: []byte(text)})
+		}
+		synctest.Wait()
+		kind := "error.kind=" + task.KindOfError("row 1 is wrong").String()
+		for text, want := range map[string]struct {
+			errors, done, read int64
+			index              string
+		}{
+			"":                       {3, 1, 0, ""},
+			"type=mail state=error":  {3, 0, 0, "state"},
+			"state=error " + kind:    {2, 0, 0, "error.kind"},
+			"type=ma* " + kind:       {2, 0, 4, ""},
+			"state=done attempt=1":   {0, 1, 4, ""},
+			"state=done state=error": {0, 0, 0, ""},
+		} {
+			f, err := filter.Parse(text, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := n.CountWhere(t.Context(), f)
+			if err != nil || got.Partial || int64(got.Read) != want.read || got.Index != want.index {
+				t.Errorf("%s: got %+v, %v", text, got, err)
+			}
+			for state, n := range map[task.State]int64{task.Error: want.errors, task.Done: want.done} {
+				if got.Counts[storage.StateType{State: state, Type: "mail"}] != n {
+					t.Errorf("%s: got %+v, not %d %v", text, got, n, state)
+				}
+			}
 		}
 	})
 }

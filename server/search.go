@@ -25,11 +25,24 @@ func (a *API) search(ctx context.Context, req *taskenginev1.ListRequest, rest st
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res := &taskenginev1.ListResponse{Tasks: summariesOf(found.Tasks), Read: int64(found.Read), Where: where.String()}
+	res := &taskenginev1.ListResponse{Tasks: summariesOf(found.Tasks), Read: int64(found.Read), Where: where.String(), Index: found.Index}
 	if !found.Next.IsZero() {
 		res.NextPageToken = found.Next.String()
 	}
 	return res, nil
+}
+
+// count counts the tasks that a filter and the other fields of a request select.
+func (a *API) count(ctx context.Context, where string, rest storage.Filter) (engine.Counted, error) {
+	if where == "" {
+		counts, err := a.engine.Count(ctx, rest)
+		return engine.Counted{Counts: counts}, err
+	}
+	f, err := filter.Parse(where, a.engine.Now())
+	if err != nil {
+		return engine.Counted{}, invalid("where: %w", err)
+	}
+	return a.engine.CountWhere(ctx, f.And(filter.Of(rest.States, rest.Types, "")))
 }
 
 // ListErrors returns the kinds of the errors of tasks.

@@ -64,6 +64,32 @@ func TestAFilterSelectsTheTasksOfAList(t *testing.T) {
 			}
 		}
 	}
+	for where, want := range map[string]struct {
+		n     int64
+		read  bool
+		index string
+	}{
+		"type=oth* header.tenant=1":       {4, true, ""},
+		"payload.order.number>=17":        {3, true, ""},
+		"id=" + ids[3]:                    {1, true, "id"},
+		"key=none":                        {0, false, ""},
+		"type=other":                      {10, false, ""},
+		"state=submitted,done,processing": {20, false, "state"},
+		"state=error error.kind=3f2a":     {0, false, "error.kind"},
+		"state=error state=done":          {0, false, ""},
+	} {
+		res, err := c.Count(t.Context(), &taskenginev1.CountRequest{Where: where})
+		if err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		var n int64
+		for _, of := range res.GetCounts() {
+			n += of.GetCount()
+		}
+		if n != want.n || res.GetPartial() || where != "key=none" && (res.GetRead() > 0) != want.read || want.index != "" && res.GetIndex() != want.index {
+			t.Errorf("%s: counted %v", where, res)
+		}
+	}
 	some, err := c.List(t.Context(), &taskenginev1.ListRequest{Where: "payload.order.number<4", Types: []string{"other"}, States: []string{"submitted", "done"}})
 	if err != nil || len(some.GetTasks()) != 2 {
 		t.Errorf("with a type of the request: %d tasks, %v", len(some.GetTasks()), err)

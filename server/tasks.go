@@ -168,12 +168,12 @@ func (a *API) Count(ctx context.Context, req *taskenginev1.CountRequest) (*taske
 	if err := a.permitFilter(ctx, req.GetTypes()); err != nil {
 		return nil, err
 	}
-	counts, err := a.engine.Count(ctx, filter)
+	counted, err := a.count(ctx, req.GetWhere(), filter)
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res := &taskenginev1.CountResponse{}
-	for of, n := range counts {
+	res := &taskenginev1.CountResponse{Read: int64(counted.Read), Index: counted.Index, Partial: counted.Partial}
+	for of, n := range counted.Counts {
 		res.Counts = append(res.Counts, &taskenginev1.StateCount{State: of.State.String(), Type: text(of.Type), Count: n})
 	}
 	slices.SortFunc(res.Counts, func(a, b *taskenginev1.StateCount) int {

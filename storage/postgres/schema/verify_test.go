@@ -95,7 +95,7 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 		`alter table "order".setting set unlogged`:                              "table setting is: unlogged; it should be: there",
 		`drop table "order".setting`:                                            "table setting is missing: there",
 		`create table "order".mine ()`:                                          "table mine should not be there: there",
-		`alter table "order".key drop constraint key_pkey`:                      "constraint key_pkey of key is missing: PRIMARY KEY (type, ordering_key, key)",
+		`alter table "order".key drop constraint key_pkey`:                      "constraint key_pkey of key is missing: PRIMARY KEY (type, key, ordering_key)",
 		`alter table "order".key add check (type <> '') not valid`:              "constraint key_type_check of key should not be there: CHECK (type <> ",
 		`alter sequence "order".task_seq cache 50`:                              "sequence task_seq is: there bigint from 1 by 1, 1 to 9223372036854775807, cache 50",
 		`create view "order".mine as select id from "order".task`:               "view mine should not be there: there",

@@ -10,22 +10,32 @@ import (
 
 func newTaskCount(a *app) *cobra.Command {
 	var filter filterFlags
+	var where string
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count tasks by type and state",
-		Long:  "Count tasks by type and state. In files it reads all that it counts; in PostgreSQL it reads none of it.",
-		Args:  cobra.NoArgs,
+		Long: "Count tasks by type and state. In files it reads all that it counts; in PostgreSQL it reads none of it.\n\n" +
+			"--where selects among the tasks, as in `taskengine task list --where`.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {
-				res, err := call(cmd.Context(), c, c.Count, &taskenginev1.CountRequest{States: filter.states, Types: filter.types})
+				res, err := call(cmd.Context(), c, c.Count, &taskenginev1.CountRequest{States: filter.states, Types: filter.types, Where: where})
 				if err != nil {
 					return err
 				}
-				return a.showCounts(res.GetCounts())
+				if err := a.showCounts(res.GetCounts()); err != nil || where == "" {
+					return err
+				}
+				a.note("%s", howFound(res.GetRead(), res.GetIndex()))
+				if res.GetPartial() {
+					a.note("these are the newest tasks only: there may be more")
+				}
+				return nil
 			})
 		},
 	}
 	filter.add(cmd)
+	cmd.Flags().StringVar(&where, "where", "", "only tasks that this filter selects")
 	return cmd
 }
 
@@ -38,4 +48,15 @@ func (a *app) showCounts(counts []*taskenginev1.StateCount) error {
 		rows[i] = []string{n.GetType(), n.GetState(), fmt.Sprint(n.GetCount())}
 	}
 	return a.printTable([]string{"TYPE", "STATE", "COUNT"}, rows)
+}
+
+// howFound says how a node has found the tasks of an answer.
+func howFound(read int64, index string) string {
+	switch {
+	case read == 0 && index != "":
+		return "counted by the index of " + index
+	case index == "":
+		return fmt.Sprintf("tasks of all states that were read: %d", read)
+	}
+	return fmt.Sprintf("tasks that were read by the index of %s: %d", index, read)
 }

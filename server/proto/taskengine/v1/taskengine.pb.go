@@ -1911,6 +1911,7 @@ type ListResponse struct {
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
 	Read          int64                  `protobuf:"varint,3,opt,name=read,proto3" json:"read,omitempty"`                                         // how many tasks were read at least to find these, if the request has a filter
 	Where         string                 `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`                                        // the filter of the request with times in place of durations
+	Index         string                 `protobuf:"bytes,5,opt,name=index,proto3" json:"index,omitempty"`                                        // the field by whose index the tasks were found, such as error.kind; empty if tasks of all states were read, or without a filter
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1973,10 +1974,18 @@ func (x *ListResponse) GetWhere() string {
 	return ""
 }
 
+func (x *ListResponse) GetIndex() string {
+	if x != nil {
+		return x.Index
+	}
+	return ""
+}
+
 type CountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	States        []string               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"` // none: all
 	Types         []string               `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`   // none: all
+	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`   // a filter, as in ListRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2025,9 +2034,20 @@ func (x *CountRequest) GetTypes() []string {
 	return nil
 }
 
+func (x *CountRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
 type CountResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Counts        []*StateCount          `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"` // by type and state; those of zero are left out
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Counts []*StateCount          `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"` // by type and state; those of zero are left out
+	// The fields below are for a request with a filter.
+	Read          int64  `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`       // how many tasks were read at least; zero if they were counted without that
+	Index         string `protobuf:"bytes,3,opt,name=index,proto3" json:"index,omitempty"`      // as in ListResponse
+	Partial       bool   `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"` // there may be more than were counted: only the newest tasks were read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2067,6 +2087,27 @@ func (x *CountResponse) GetCounts() []*StateCount {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *CountResponse) GetRead() int64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *CountResponse) GetIndex() string {
+	if x != nil {
+		return x.Index
+	}
+	return ""
+}
+
+func (x *CountResponse) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 type StateCount struct {
@@ -14411,17 +14452,22 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12\x14\n" +
-	"\x05where\x18\x06 \x01(\tR\x05where\"\x8b\x01\n" +
+	"\x05where\x18\x06 \x01(\tR\x05where\"\xa1\x01\n" +
 	"\fListResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.taskengine.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x12\n" +
 	"\x04read\x18\x03 \x01(\x03R\x04read\x12\x14\n" +
-	"\x05where\x18\x04 \x01(\tR\x05where\"<\n" +
+	"\x05where\x18\x04 \x01(\tR\x05where\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\tR\x05index\"R\n" +
 	"\fCountRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x14\n" +
-	"\x05types\x18\x02 \x03(\tR\x05types\"B\n" +
+	"\x05types\x18\x02 \x03(\tR\x05types\x12\x14\n" +
+	"\x05where\x18\x03 \x01(\tR\x05where\"\x86\x01\n" +
 	"\rCountResponse\x121\n" +
-	"\x06counts\x18\x01 \x03(\v2\x19.taskengine.v1.StateCountR\x06counts\"L\n" +
+	"\x06counts\x18\x01 \x03(\v2\x19.taskengine.v1.StateCountR\x06counts\x12\x12\n" +
+	"\x04read\x18\x02 \x01(\x03R\x04read\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\tR\x05index\x12\x18\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\"L\n" +
 	"\n" +
 	"StateCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
