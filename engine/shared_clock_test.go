@@ -99,7 +99,7 @@ func TestNodesWhoseClockIsOffStartTasksNeitherEarlyNorLate(t *testing.T) {
 			}
 		}
 		for range 5 { // on either node
-			due := now().Add(time.Hour)
+			due := now().Add(10 * time.Minute)
 			a.submit(engine.Request{Type: "work", At: due})
 			expect("a task for a time", due)
 			id := b.submit(engine.Request{Type: "work", Payload: []byte("fail")})

@@ -41,17 +41,23 @@ func compareDue(a, b storage.Due) int {
 
 func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 	var out []task.Trigger
+	sorted := func() []task.Trigger {
+		slices.SortFunc(out, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
+		return first(out, q.Limit)
+	}
 	for _, t := range s.queued[q.Queue] {
-		if !q.Shards.Has(t.Shard) {
+		if !q.Shards.Has(t.Shard) || q.After != nil && t.Rank().Compare(*q.After) <= 0 {
 			continue
 		}
-		if q.After == nil || t.Rank().Compare(*q.After) > 0 {
-			out = append(out, t.Trigger())
+		if out = append(out, t.Trigger()); len(out) >= 2*q.Limit+enoughToSort { // sort few of a long queue
+			out = sorted()
 		}
 	}
-	slices.SortFunc(out, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
-	return first(out, q.Limit)
+	return sorted()
 }
+
+// enoughToSort is the least number of triggers of which those that are not wanted are dropped early.
+const enoughToSort = 256
 
 func (s *Store) queues(after task.Queue, limit int) []task.Queue {
 	var out []task.Queue
