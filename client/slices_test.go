@@ -96,7 +96,7 @@ func TestTimeSlicesAreReadAndOrdered(t *testing.T) {
 			t.Errorf("%s: %+v, %v", one.what, p, err)
 		}
 		await("a", func(p *client.Platform) bool {
-			return p.Orders == 0 && slices.ContainsFunc(p.History, func(h client.SliceChange) bool { return h.What == one.what && h.By == "anna" })
+			return p.Orders == 0 && slices.ContainsFunc(p.History, func(h client.SliceChange) bool { return h.What == one.what && h.By == "unknown (says anna)" })
 		})
 	}
 	if p, err := c.PauseSlices(ctx, "orders", "", order); err != nil || p != nil {

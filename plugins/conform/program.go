@@ -92,7 +92,7 @@ func environ(env []string) []string {
 
 // run starts the program. It is not supervised: the checks must see the processes that it leaves behind.
 func (p *program) run() error {
-	pipes, err := supervise.StartPiped(p.cmd, (*exec.Cmd).Start)
+	pipes, err := supervise.StartPiped(p.cmd, nil, (*exec.Cmd).Start)
 	if err != nil {
 		return err
 	}

@@ -390,7 +390,7 @@ class Verbs(NodeTest):
             (c.reset_platform("shops", "north", start, **why), "reset the cursor to 2020-01-01T00:00:00Z"),
         ):
             self.assertEqual((await given).name, "north")
-            said = ("anna", "%s: %s" % (what, why["reason"]))
+            said = ("unknown (says anna)", "%s: %s" % (what, why["reason"]))
             await when(lambda p, said=said: p.orders == 0 and said in [(h.by, h.what) for h in p.history])
         self.assertIsNone(await c.set_slices("shops", {"lag": "10m"}, **why))
         self.assertIsNone(await c.pause_slices("shops", **why))

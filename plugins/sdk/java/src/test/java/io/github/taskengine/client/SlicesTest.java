@@ -125,7 +125,7 @@ class SlicesTest {
           p ->
               p.orders() == 0
                   && p.history().stream()
-                      .anyMatch(h -> h.by().equals("anna") && h.what().equals(said)));
+                      .anyMatch(h -> h.by().equals("unknown (says anna)") && h.what().equals(said)));
     }
     assertNull(slices.set("shops", "", Map.of("lag", "10m"), why));
     assertNull(slices.pause("shops", "", why));
