@@ -32,8 +32,11 @@ type execution struct {
 	lines  *lines // written by the goroutine that reads the standard error, then by wait
 }
 
-// execute starts the command, writes input to its standard input and reads its output.
+// execute starts the command, with input as its standard input, and reads its output.
 func execute(cmd *exec.Cmd, input []byte, maxOutput int, log task.Reporter, o supervise.Options) (*execution, error) {
+	if o.Input = input; input == nil {
+		o.Input = []byte{} // nil stands for a pipe
+	}
 	run, err := supervise.Start(cmd, o)
 	if err != nil {
 		return nil, err
@@ -41,10 +44,6 @@ func execute(cmd *exec.Cmd, input []byte, maxOutput int, log task.Reporter, o su
 	x := &execution{
 		cmd: cmd, run: run, stdout: head{max: maxOutput}, stderr: supervise.NewTail(stderrTail), lines: newLines(log),
 	}
-	x.copies.Go(func() {
-		run.Stdin.Write(input) // fails if the command does not read all of it
-		run.Stdin.Close()
-	})
 	x.copies.Go(func() { io.Copy(&x.stdout, run.Stdout) }) // ends with the output, or when drain closes the pipe
 	x.copies.Go(func() { io.Copy(io.MultiWriter(x.stderr, x.lines), run.Stderr) })
 	return x, nil
@@ -64,7 +63,6 @@ func (x *execution) wait(ctx context.Context, grace time.Duration) (stopped bool
 	})
 	x.exit = x.run.Wait()
 	watch.Wait()
-	x.run.Stdin.Close()
 	x.drain()
 	x.lines.end()
 	return stopped

@@ -54,11 +54,11 @@ func (e *Exec) Send(ctx context.Context, n alert.Notification) error {
 	// On Linux the command is killed when the thread that starts it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	run, err := supervise.Start(cmd, supervise.Options{Log: e.config.Log})
+	run, err := supervise.Start(cmd, supervise.Options{Log: e.config.Log, Input: body})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", e.config.Command[0], err)
 	}
-	stopped, complaint, exit := watch(ctx, run, body, e.config.Grace)
+	stopped, complaint, exit := watch(ctx, run, e.config.Grace)
 	switch {
 	case stopped:
 		return fmt.Errorf("%w: it was asked to end (%s)%s", context.Cause(ctx), exit, complaint)
@@ -70,15 +70,11 @@ func (e *Exec) Send(ctx context.Context, n alert.Notification) error {
 	return nil
 }
 
-// watch writes input to a process and waits for its end. When ctx ends, the process is stopped.
-func watch(ctx context.Context, run *supervise.Process, input []byte, grace time.Duration) (stopped bool, complaint string, exit supervise.Exit) {
+// watch waits for the end of a process. When ctx ends, the process is stopped.
+func watch(ctx context.Context, run *supervise.Process, grace time.Duration) (stopped bool, complaint string, exit supervise.Exit) {
 	const drain = 2 * time.Second // how long output is read after the end: a process that left the group may keep it open
 	tail := supervise.NewTail(maxComplaint)
 	var copies, watcher sync.WaitGroup
-	copies.Go(func() {
-		run.Stdin.Write(input) // fails if the command does not read all of it
-		run.Stdin.Close()
-	})
 	copies.Go(func() { io.Copy(io.Discard, run.Stdout) })
 	copies.Go(func() { io.Copy(tail, run.Stderr) })
 	watcher.Go(func() {
@@ -91,7 +87,6 @@ func watch(ctx context.Context, run *supervise.Process, input []byte, grace time
 	})
 	exit = run.Wait()
 	watcher.Wait()
-	run.Stdin.Close()
 	timer := time.AfterFunc(drain, run.Pipes.Close)
 	copies.Wait()
 	timer.Stop()

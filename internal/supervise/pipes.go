@@ -7,19 +7,24 @@ import (
 
 // Pipes are this process's ends of the pipes to a program that was started. Each owner closes them.
 type Pipes struct {
-	Stdin          *os.File // for writing
+	Stdin          *os.File // for writing; nil if the program has its whole input
 	Stdout, Stderr *os.File // for reading
 }
 
 // StartPiped connects the standard input, output and error of cmd to pipes and starts it by calling start, which is
-// usually cmd.Start. It does nothing else: the caller waits for cmd and closes the pipes. No pipe is left open if it
-// returns an error.
-func StartPiped(cmd *exec.Cmd, start func(*exec.Cmd) error) (Pipes, error) {
+// usually cmd.Start. If input is not nil, it is the whole standard input in place of a pipe: cmd reads all of it even if this process
+// dies. StartPiped does nothing else: the caller waits for cmd and closes the pipes. No pipe is left open if it returns an error.
+func StartPiped(cmd *exec.Cmd, input []byte, start func(*exec.Cmd) error) (Pipes, error) {
 	var read, write [3]*os.File
 	defer func() { closeAll(read[0], write[1], write[2]) }() // the child has its own copies
 	for i := range read {
 		var err error
-		if read[i], write[i], err = os.Pipe(); err != nil {
+		if i == 0 && input != nil {
+			read[i], err = inputFile(input)
+		} else {
+			read[i], write[i], err = os.Pipe()
+		}
+		if err != nil {
 			closeAll(write[0], read[1], read[2])
 			return Pipes{}, err
 		}

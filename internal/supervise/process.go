@@ -21,6 +21,7 @@ type Options struct {
 	Cgroup  *Cgroup             // that it runs in; Wait removes it; nil for none
 	Starter *Starter            // starts it; nil for the calling thread
 	Log     *slog.Logger        // for problems with the watchdog
+	Input   []byte              // its whole standard input, which it reads even if the node dies; nil for a pipe
 }
 
 // Process is a program that was started, with its pipes, process group, watchdog and control group. The methods may be
@@ -76,7 +77,7 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	if o.Starter != nil {
 		start = o.Starter.start
 	}
-	pipes, err := StartPiped(cmd, start)
+	pipes, err := StartPiped(cmd, o.Input, start)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ type Options struct {
 	Cgroup  *Cgroup
 	Starter *Starter
 	Log     *slog.Logger
+	Input   []byte
 }
 
 // Process is a program that was started, with its pipes. Processes that it starts are not supervised.
@@ -51,8 +52,8 @@ type Exit struct {
 }
 
 // Start starts cmd.
-func Start(cmd *exec.Cmd, _ Options) (*Process, error) {
-	pipes, err := StartPiped(cmd, (*exec.Cmd).Start)
+func Start(cmd *exec.Cmd, o Options) (*Process, error) {
+	pipes, err := StartPiped(cmd, o.Input, (*exec.Cmd).Start)
 	if err != nil {
 		return nil, err
 	}
