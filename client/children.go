@@ -4,10 +4,12 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/task"
 )
 
 // MaxChildren is how many children one request of [Client.SubmitWithChildren] may have.
@@ -39,16 +41,9 @@ func (c *Client) SubmitWithChildren(ctx context.Context, r Request, children []R
 	if err != nil {
 		return Receipt{}, err
 	}
-	all := make([]*taskenginev1.NewTask, len(children))
-	for i := range children {
-		o, err := c.outgoing(ctx, &children[i])
-		if err != nil {
-			return Receipt{}, err
-		}
-		if o.isOwn {
-			o.message.Id = ""
-		}
-		all[i] = o.message
+	all, err := c.childMessages(ctx, children)
+	if err != nil {
+		return Receipt{}, err
 	}
 	req := childrenMessage(&how)
 	req.Task, req.Children = parent.message, partOf(all)
@@ -65,6 +60,101 @@ func (c *Client) SubmitWithChildren(ctx context.Context, r Request, children []R
 		return receipt, err
 	}
 	return receipt, c.addChildren(ctx, &receipt, len(req.Children), all, &how)
+}
+
+// ChildrenAdded are the children of a task that was submitted with open children.
+type ChildrenAdded struct {
+	Added uint32 // how many the task has
+	Open  bool   // more can be added
+}
+
+// SubmitOpen adds a task whose children are added by later calls: [Client.AddChildren] adds more, in any number of calls, and
+// [Client.CloseChildren] says that there are no others. The children that are given here are the first ones; there may be none. They run when they
+// are added. The task runs when the children are closed and have ended, or at how.Until; it is cancelled by [Client.CancelTree]. The rules of [Client.SubmitWithChildren]
+// hold for the task and the children. If the key or the id of the task is taken, nothing is added, and the receipt is that of the task that has it: a caller that
+// was lost goes on with that. how has no Count and no OrFailed: they are said when the children are closed.
+func (c *Client) SubmitOpen(ctx context.Context, r Request, first []Request, how ChildrenOptions) (Receipt, error) {
+	parent, err := c.outgoing(ctx, &r)
+	if err != nil {
+		return Receipt{}, err
+	}
+	children, err := c.childMessages(ctx, first)
+	if err != nil {
+		return Receipt{}, err
+	}
+	req := childrenMessage(&how)
+	req.Task, req.Children, req.Open = parent.message, partOf(children), true
+	res, err := call[taskenginev1.SubmitWithChildrenResponse](ctx, c, taskenginev1connect.TaskServiceSubmitWithChildrenProcedure, req, true)
+	if err != nil {
+		return Receipt{}, err
+	}
+	receipt, err := receiptOf(res.GetReceipt())
+	parent.claim(&receipt)
+	if err != nil || len(req.Children) == len(children) || !res.GetOpen() {
+		return receipt, err
+	}
+	_, err = c.AddChildren(ctx, receipt.ID, uint32(len(req.Children)), first[len(req.Children):], how.Name)
+	return receipt, err
+}
+
+// AddChildren adds children to a task that was added by [Client.SubmitOpen]. from is the number of the first of them, counted from 0, or how many were added before. Children that the
+// task has already, by their numbers, are not added again: the call is repeated when a node does not answer, and may be
+// made again with the same children, also by another program. Without children it only returns how many there are. The name is that of
+// [ChildrenOptions].
+//
+// Up to [MaxChildren], if they are not larger than 8 MiB, are added all or not at all; more of them in several requests. The error wraps [ErrChildrenClosed] if the children
+// were closed or the task was woken, [ErrTaskEnded] if the task has ended, [ErrTooManyChildren] if it would have too many, [ErrNotAllowed] also if children before
+// from are missing, and [ErrBacklog] if there is no room for them now.
+func (c *Client) AddChildren(ctx context.Context, id task.ID, from uint32, children []Request, name string) (ChildrenAdded, error) {
+	return c.addParts(ctx, &taskenginev1.AddChildrenRequest{Id: id.String(), Name: name, From: from}, children, nil)
+}
+
+// CloseChildren adds the last children of a task, of which there may be none, and says that there are no others: the task has from and as many as these. It then runs when
+// they have ended, or as how says, which has no Until. The call may be repeated as [Client.AddChildren], whose errors it returns, also when the task is done.
+func (c *Client) CloseChildren(ctx context.Context, id task.ID, from uint32, last []Request, how ChildrenOptions) (ChildrenAdded, error) {
+	if !how.Until.IsZero() {
+		return ChildrenAdded{}, newError("", codes.InvalidArgument, "until is said when the task is submitted, not when its children are closed", "")
+	}
+	return c.addParts(ctx, &taskenginev1.AddChildrenRequest{Id: id.String(), Name: how.Name, From: from}, last, &how)
+}
+
+// addParts adds children in as many requests as they need, of which the last closes them if how is not nil.
+func (c *Client) addParts(ctx context.Context, req *taskenginev1.AddChildrenRequest, children []Request, how *ChildrenOptions) (ChildrenAdded, error) {
+	left, err := c.childMessages(ctx, children)
+	if err != nil {
+		return ChildrenAdded{}, err
+	}
+	for {
+		req.Children = partOf(left)
+		left = left[len(req.Children):]
+		if len(left) == 0 && how != nil {
+			req.Close, req.Count, req.OrFailed = true, how.Count, how.OrFailed
+		}
+		res, err := call[taskenginev1.AddChildrenResponse](ctx, c, taskenginev1connect.TaskServiceAddChildrenProcedure, req, true)
+		if err != nil {
+			return ChildrenAdded{}, err
+		}
+		if len(left) == 0 {
+			return ChildrenAdded{Added: res.GetAdded(), Open: res.GetOpen()}, nil
+		}
+		req.From += uint32(len(req.Children))
+	}
+}
+
+// childMessages returns the messages of children, which get their ids from the node.
+func (c *Client) childMessages(ctx context.Context, children []Request) ([]*taskenginev1.NewTask, error) {
+	all := make([]*taskenginev1.NewTask, len(children))
+	for i := range children {
+		o, err := c.outgoing(ctx, &children[i])
+		if err != nil {
+			return nil, err
+		}
+		if o.isOwn {
+			o.message.Id = ""
+		}
+		all[i] = o.message
+	}
+	return all, nil
 }
 
 // addChildren adds all children from one on to a task that was submitted with the others. If the task was there before, it adds those

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -28,6 +29,13 @@ var (
 	ErrClosed      = errors.New("the client is closed")
 )
 
+// Errors that calls about children wrap together with one of those above.
+var (
+	ErrChildrenClosed  = errors.New("the children take no more") // they were closed, or the task was woken; with ErrNotAllowed
+	ErrTaskEnded       = errors.New("the task has ended")        // and takes no children; with ErrNotAllowed
+	ErrTooManyChildren = errors.New("too many children")         // a task has up to 1,048,576 of one name; with ErrInvalid
+)
+
 // Error is the error of a node, or the reason why no node has answered.
 type Error struct {
 	Code    string // of docs/api.md, such as invalid_argument
@@ -35,6 +43,7 @@ type Error struct {
 	Address string // of the node; empty if no node has answered
 
 	kind     error // one of the errors above; nil for the code of a context
+	reason   error // likewise, one about children; nil for others
 	isWaited bool  // the request has waited for room in a backlog, and may be repeated at once
 }
 
@@ -47,19 +56,25 @@ func (e *Error) Error() string {
 }
 
 // Is reports whether e is of the kind of one of the errors of this package.
-func (e *Error) Is(target error) bool { return e.kind != nil && target == e.kind }
+func (e *Error) Is(target error) bool {
+	return e.kind != nil && target == e.kind || e.reason != nil && target == e.reason
+}
 
-// fullHeader is the header of answers that a full backlog has caused.
-const fullHeader = "taskengine-full"
+// Headers of answers that are errors.
+const (
+	fullHeader   = "taskengine-full"   // a full backlog was the cause
+	reasonHeader = "taskengine-reason" // distinguishes errors that have the same code
+)
+
+// reasons has the error of each value of reasonHeader.
+var reasons = map[string]error{"children_closed": ErrChildrenClosed, "task_ended": ErrTaskEnded, "too_many_children": ErrTooManyChildren}
 
 // errorOf returns the error of a call.
 func errorOf(address string, err error, trailer metadata.MD) error {
 	s := status.Convert(err)
-	full := ""
-	if values := trailer.Get(fullHeader); len(values) > 0 {
-		full = values[0]
-	}
-	return newError(address, s.Code(), s.Message(), full)
+	e := newError(address, s.Code(), s.Message(), strings.Join(trailer.Get(fullHeader), ""))
+	e.reason = reasons[strings.Join(trailer.Get(reasonHeader), "")]
+	return e
 }
 
 // outcomeError returns the error of one request of a stream.
@@ -67,7 +82,7 @@ func outcomeError(address string, e *taskenginev1.SubmitError) error {
 	return newError(address, codeNamed(e.GetCode()), e.GetMessage(), e.GetFull())
 }
 
-func newError(address string, code codes.Code, message, full string) error {
+func newError(address string, code codes.Code, message, full string) *Error {
 	e := &Error{Code: names[code], Message: message, Address: address, kind: ErrInternal, isWaited: full == "waited"}
 	switch code {
 	case codes.InvalidArgument:

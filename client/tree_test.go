@@ -3,6 +3,7 @@ package client_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -136,5 +137,88 @@ func continueChildren(t *testing.T, count int) {
 	got, err := c.Wait(t.Context(), id)
 	if err != nil || got.State != client.StateDone || int(got.Children[0].Done) != count || got.Children[0].Open {
 		t.Errorf("it ends as %+v, %v", got, err)
+	}
+}
+
+func TestChildrenAreLeftOpenAddedAndClosed(t *testing.T) {
+	c, _ := newClient(t)
+	of := func(n int) []client.Request { return slices.Repeat([]client.Request{{Type: "echo"}}, n) }
+	parent := client.Request{Type: "echo", Key: "open"}
+	var id task.ID
+	for try := range 2 {
+		r, err := c.SubmitOpen(t.Context(), parent, of(2), client.ChildrenOptions{Name: "page"})
+		if err != nil || r.Created != (try == 0) {
+			t.Fatalf("try %d: %+v, %v", try, r, err)
+		}
+		id = r.ID
+	}
+	for _, one := range []struct {
+		from, n, added uint32
+	}{{2, 0, 2}, {2, 3, 5}, {2, 3, 5}, {4, 2, 6}, {6, client.MaxChildren + 1, client.MaxChildren + 7}} {
+		got, err := c.AddChildren(t.Context(), id, one.from, of(int(one.n)), "page")
+		if err != nil || got != (client.ChildrenAdded{Added: one.added, Open: true}) {
+			t.Errorf("%+v: %+v, %v", one, got, err)
+		}
+	}
+	if got, err := c.Get(t.Context(), id); err != nil || got.State != client.StateWaiting || !got.Children[0].Open {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	const all = client.MaxChildren + 9
+	for _, state := range []client.State{client.StateWaiting, client.StateDone} {
+		got, err := c.CloseChildren(t.Context(), id, all-2, of(2), client.ChildrenOptions{Name: "page", Count: all})
+		if err != nil || got != (client.ChildrenAdded{Added: all}) {
+			t.Errorf("closed when it is %s: %+v, %v", state, got, err)
+		}
+		ended, err := c.Wait(t.Context(), id)
+		if err != nil || ended.State != client.StateDone || ended.Children[0].Done != all {
+			t.Fatalf("it ends as %+v, %v", ended, err)
+		}
+	}
+}
+
+func TestWhyChildrenAreRefusedIsAnErrorOfItsOwn(t *testing.T) {
+	c, _ := newClient(t)
+	one := []client.Request{{Type: "idle"}}
+	open := func() task.ID {
+		t.Helper()
+		r, err := c.SubmitOpen(t.Context(), client.Request{Type: "echo"}, nil, client.ChildrenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	closed, ended, other := open(), open(), open()
+	if _, err := c.CloseChildren(t.Context(), closed, 0, one, client.ChildrenOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CancelTree(t.Context(), ended, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct {
+		id    task.ID
+		from  uint32
+		kinds []error
+	}{
+		{closed, 1, []error{client.ErrChildrenClosed, client.ErrNotAllowed}},
+		{ended, 0, []error{client.ErrTaskEnded, client.ErrNotAllowed}},
+		{other, 1 << 20, []error{client.ErrTooManyChildren, client.ErrInvalid}},
+		{other, 1, []error{client.ErrNotAllowed}},
+		{task.ID{1, 2, 3}, 0, []error{client.ErrNotFound}},
+	} {
+		_, err := c.AddChildren(t.Context(), r.id, r.from, one, "")
+		for _, kind := range []error{client.ErrChildrenClosed, client.ErrTaskEnded, client.ErrTooManyChildren, client.ErrNotAllowed, client.ErrInvalid, client.ErrNotFound} {
+			if errors.Is(err, kind) != slices.Contains(r.kinds, kind) {
+				t.Errorf("children from %d on: %v, and it is %v: %t", r.from, err, kind, errors.Is(err, kind))
+			}
+		}
+	}
+	if _, err := c.CloseChildren(t.Context(), other, 0, nil, client.ChildrenOptions{Until: time.Now()}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("closed with an end of the wait: %v", err)
+	}
+	if _, err := c.SubmitOpen(t.Context(), client.Request{Type: "echo"}, nil, client.ChildrenOptions{Count: 1}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("open with a count: %v", err)
+	}
+	if _, err := c.AddChildren(t.Context(), other, 0, []client.Request{{Type: "idle", Key: "k"}}, ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a child with a key: %v", err)
 	}
 }

@@ -64,7 +64,7 @@ func (e *Engine) childrenOf(t *task.Task, sets []task.ChildRequests) (reqs []Req
 			has, shards = has+s.Added, s.Shards
 		}
 		if uint64(has)+uint64(len(set.Requests)) > task.MaxChildren {
-			return nil, nil, nil, fmt.Errorf("there would be %d children %q, of %d allowed", uint64(has)+uint64(len(set.Requests)), set.Name, task.MaxChildren)
+			return nil, nil, nil, fmt.Errorf("%w: there would be %d children %q, of %d allowed", ErrTooManyChildren, uint64(has)+uint64(len(set.Requests)), set.Name, task.MaxChildren)
 		}
 		bound := set.Requests[0].OrderingKey != ""
 		if has > 0 && count[set.Name] == 0 && bound != (shards != nil) {

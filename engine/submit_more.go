@@ -35,14 +35,21 @@ type ChildrenAdded struct {
 // addTries is how often AddChildren looks at a task that is changed by others meanwhile.
 const addTries = 10
 
+// Why children are not added to a task. The first two come with [ErrNotAllowed], and the last one with [ErrInvalid].
+var (
+	ErrChildrenClosed  = errors.New("its children take no more") // they were closed, or were never open, or the task was woken
+	ErrTaskEnded       = errors.New("the task has ended")        // and adds no children
+	ErrTooManyChildren = errors.New("too many children")         // for one task, or for one request
+)
+
 // errGrown says that the children of a task have changed since they were read.
 var errGrown = errors.New("its children have changed")
 
 // AddChildren adds children to a task that was added with open children, or closes these, in one transaction: all of the children are
 // added, or none. The rules of [task.NewChildren] hold for them. If the set has all of them already, and is closed or to be left open,
 // nothing is done, whatever the state of the task is. Otherwise the task has to wait for the set: [ErrNotAllowed] says that it was
-// closed, that the task was woken or has ended, or that children are missing before From. [ErrBacklog] says that there is no room for
-// the children now.
+// closed or that the task was woken ([ErrChildrenClosed]), that the task has ended ([ErrTaskEnded]), or that children are missing before From. [ErrBacklog] says
+// that there is no room for the children now.
 func (e *Engine) AddChildren(ctx context.Context, m MoreChildren) (ChildrenAdded, error) {
 	if e.abilities.relays == nil {
 		return ChildrenAdded{}, errRelayStore
@@ -81,7 +88,7 @@ func checkMore(m *MoreChildren) error {
 	last := uint64(m.From) + uint64(len(m.Requests))
 	switch {
 	case last > task.MaxChildren:
-		return fmt.Errorf("there would be %d children %q, of %d allowed", last, m.Name, task.MaxChildren)
+		return fmt.Errorf("%w: there would be %d children %q, of %d allowed", ErrTooManyChildren, last, m.Name, task.MaxChildren)
 	case !m.Close && m.Wait != task.ChildrenWait{}:
 		return errors.New("how the task waits is said when the children are closed")
 	case uint64(m.Wait.Count) > last:
@@ -108,7 +115,11 @@ func (e *Engine) addMoreTx(ctx context.Context, tx storage.Tx, m *MoreChildren) 
 	case last <= now.Added && !(m.Close && now.IsOpen):
 		return now, nil
 	case !now.IsOpen:
-		return now, fmt.Errorf("%w: its children %q take no more: it is %v and has %d of them", ErrNotAllowed, m.Name, t.State, now.Added)
+		why := ErrChildrenClosed
+		if !t.State.Live() {
+			why = ErrTaskEnded
+		}
+		return now, fmt.Errorf("%w: %w: it is %v, and has %d children %q", ErrNotAllowed, why, t.State, now.Added, m.Name)
 	case m.From > now.Added:
 		return now, fmt.Errorf("%w: its next child %q has the number %d, not %d", ErrNotAllowed, m.Name, now.Added, m.From)
 	case m.Close && last < now.Added:

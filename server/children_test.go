@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
@@ -170,12 +172,14 @@ func TestChildrenAreAddedInSeveralRequests(t *testing.T) {
 		"child 5: invalid request: priority is": {Id: id, From: 4, Children: []*taskenginev1.NewTask{echo, {Type: "echo", Priority: proto.Uint32(10)}}},
 		"not a task id":                         {Id: "x"},
 	} {
-		want := connect.CodeInvalidArgument
+		want, reason := connect.CodeInvalidArgument, map[string]string{"take no more": "children_closed", "of 10000 allowed": "too_many_children"}[why]
 		if strings.Contains(why, "number") || strings.Contains(why, "no more") {
 			want, req.Children = connect.CodeFailedPrecondition, two
 		}
-		if _, err := c.AddChildren(t.Context(), req); connect.CodeOf(err) != want || !strings.Contains(err.Error(), why) {
-			t.Errorf("it says %v, want %q", err, why)
+		_, err := c.AddChildren(t.Context(), req)
+		var answer *connect.Error
+		if !errors.As(err, &answer) || answer.Code() != want || !strings.Contains(err.Error(), why) || answer.Meta().Get(server.ReasonHeader) != reason {
+			t.Errorf("it says %v, want %q with the reason %q", err, why, reason)
 		}
 	}
 	if _, err := c.SubmitWithChildren(t.Context(), &taskenginev1.SubmitWithChildrenRequest{Task: echo, Open: true, Count: 1}); connect.CodeOf(err) != connect.CodeInvalidArgument {
@@ -187,6 +191,10 @@ func TestChildrenAreAddedInSeveralRequests(t *testing.T) {
 	}
 	again(&taskenginev1.NewTask{Type: "echo"}, "", false)
 	add(&taskenginev1.AddChildrenRequest{From: 4, Children: two, Close: true}, &taskenginev1.AddChildrenResponse{Added: 6})
+	var ended *connect.Error
+	if _, err := c.AddChildren(t.Context(), &taskenginev1.AddChildrenRequest{Id: id, From: 6, Children: two}); !errors.As(err, &ended) || ended.Meta().Get(server.ReasonHeader) != "task_ended" {
+		t.Errorf("after the end: %v", err)
+	}
 }
 
 func TestATokenForATaskIsNotForTheChildrenThatItIsSubmittedWith(t *testing.T) {

@@ -82,6 +82,19 @@ const (
 	FullWaited  = "waited" // the request has waited for room in vain: the client may repeat it at once
 )
 
+// ReasonHeader is a header of answers. It distinguishes errors that have the same code.
+const ReasonHeader = "Taskengine-Reason"
+
+// reasons has the value of ReasonHeader for each error that has one. docs/api.md has the same table.
+var reasons = []struct {
+	err    error
+	reason string
+}{
+	{engine.ErrChildrenClosed, "children_closed"},
+	{engine.ErrTaskEnded, "task_ended"},
+	{engine.ErrTooManyChildren, "too_many_children"},
+}
+
 // isPartial reports whether a submit has done all requests except the ones with an error in their
 // receipts.
 func isPartial(err error) bool {
@@ -107,6 +120,11 @@ func (a *API) answer(err error) error {
 					full = FullWaited
 				}
 				answer.Meta().Set(FullHeader, full)
+			}
+			for _, r := range reasons {
+				if errors.Is(err, r.err) {
+					answer.Meta().Set(ReasonHeader, r.reason)
+				}
 			}
 			return answer
 		}

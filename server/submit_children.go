@@ -86,7 +86,7 @@ func familyOf(req *taskenginev1.SubmitWithChildrenRequest, now time.Time) (r eng
 // childRequestsOf converts requests for children, of which the first has the number from.
 func childRequestsOf(ms []*taskenginev1.NewTask, from uint32, now time.Time) ([]engine.Request, error) {
 	if len(ms) > MaxChildren {
-		return nil, invalid("%d children, of %d allowed in one request; submit the first ones as open, and the others by AddChildren", len(ms), MaxChildren)
+		return nil, invalid("%w: %d, of %d allowed in one request; submit the first ones as open, and the others by AddChildren", engine.ErrTooManyChildren, len(ms), MaxChildren)
 	}
 	reqs := make([]engine.Request, len(ms))
 	for i, m := range ms {

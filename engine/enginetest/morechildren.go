@@ -109,9 +109,9 @@ func refusesMoreChildren(n *node) {
 		"1 children \"c\" already, and 0":     {last(more(id, 0, 0)), engine.ErrNotAllowed},
 		"waits for 3 children":                {counted, engine.ErrInvalid},
 		"when the children are closed":        {early, engine.ErrInvalid},
-		"take no more":                        {none, engine.ErrNotAllowed},
+		"take no more":                        {none, engine.ErrChildrenClosed},
 		"child 2 of \"c\" has an id or a key": {keyed, engine.ErrInvalid},
-		"of 1048576 allowed":                  {more(id, task.MaxChildren, 1), engine.ErrInvalid},
+		"of 1048576 allowed":                  {more(id, task.MaxChildren, 1), engine.ErrTooManyChildren},
 		"some of the children":                {engine.MoreChildren{Parent: id, Name: "c", From: 1, Requests: []engine.Request{{Type: "child", OrderingKey: "o"}}}, engine.ErrInvalid},
 		"max_backlog allows 2":                {engine.MoreChildren{Parent: id, Name: "c", From: 1, Requests: []engine.Request{child, late, late, late}}, engine.ErrBacklog},
 		"is not a name of":                    {engine.MoreChildren{Parent: id}, engine.ErrInvalid},
@@ -141,7 +141,7 @@ func refusesMoreChildren(n *node) {
 		n.Errorf("the tree of a task with open children: %+v, %v", tree, err)
 	}
 	for _, id := range []task.ID{over, held} {
-		if _, err := n.AddChildren(n.ctx, last(more(id, 1, 1))); !errors.Is(err, engine.ErrNotAllowed) {
+		if _, err := n.AddChildren(n.ctx, last(more(id, 1, 1))); !errors.Is(err, engine.ErrNotAllowed) || !errors.Is(err, engine.ErrTaskEnded) {
 			n.Errorf("more are added: %v", err)
 		}
 		n.add(last(more(id, 1, 0)), 1, false)

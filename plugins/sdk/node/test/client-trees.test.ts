@@ -105,6 +105,60 @@ describe("with a node", { skip }, () => {
     assert.equal((await c.cancelTree(receipt.id)).cancelled, 10_001);
   });
 
+  test("children are left open, added and closed", async () => {
+    const task = { type: "echo", payload: { all: 1 }, key: randomUUID() };
+    const of = (length: number, type = "echo") => Array.from({ length }, () => ({ type }));
+    const name = "page";
+    const opened = await c.submitOpen(task, of(2), { name });
+    const again = await c.submitOpen(task, of(2), { name });
+    assert.deepEqual([opened.created, again.created, again.id], [true, false, opened.id]);
+    const steps: [from: number, n: number, added: number][] = [
+      [2, 0, 2],
+      [0, 0, 2],
+      [2, 3, 5],
+      [2, 3, 5],
+      [4, 2, 6],
+      [6, 10_001, 10_007],
+    ];
+    for (const [from, n, added] of steps) {
+      assert.deepEqual(await c.addChildren(opened.id, from, of(n, from < 6 ? "echo" : "idle"), { name }), {
+        added,
+        open: true,
+      });
+    }
+    assert.equal((await c.get(opened.id)).children[0]?.open, true);
+    for (let i = 0; i < 2; i++) {
+      const closed = await c.closeChildren(opened.id, 10_006, of(2, "idle"), { name, count: 6 });
+      assert.deepEqual(closed, { added: 10_008, open: false });
+      assert.deepEqual(await c.result(opened.id, undefined, { timeout: PATIENCE }), { all: 1 }); // then it is done
+    }
+    await c.cancelTree(opened.id);
+    const many = await c.submitOpen({ type: "idle" }, of(10_001, "idle"), { until: Date.now() + HOUR });
+    assert.equal((await c.addChildren(many.id, 0)).added, 10_001);
+    assert.equal((await c.closeChildren(many.id, 10_001, [], { orFailed: true })).open, false);
+    await c.cancelTree(many.id);
+  });
+
+  test("why children are refused is an error of its own", async () => {
+    const open = async () => (await c.submitOpen({ type: "echo" })).id;
+    const [closed, ended, other] = [await open(), await open(), await open()];
+    await c.closeChildren(closed, 0, [{ type: "idle" }]);
+    await c.cancelTree(ended);
+    for (const [id, from, kind, parent] of [
+      [closed, 1, client.ChildrenClosed, client.NotAllowed],
+      [ended, 0, client.TaskEnded, client.NotAllowed],
+      [other, 2 ** 20, client.TooManyChildren, client.Invalid],
+      [other, 1, client.NotAllowed, client.NotAllowed],
+      [randomUUID(), 0, client.NotFound, client.NotFound],
+    ] as const) {
+      await assert.rejects(c.addChildren(id, from, [{ type: "idle" }]), (e) => {
+        return e instanceof kind && e instanceof parent && e.constructor === kind;
+      });
+    }
+    await assert.rejects(c.addChildren(other, -1), client.Invalid);
+    await c.cancelTree(other);
+  });
+
   test("a list that fits into one request closes open children", async () => {
     const task = { type: "echo", key: randomUUID() };
     const children = Array.from({ length: 10_000 }, () => ({ type: "idle" }));

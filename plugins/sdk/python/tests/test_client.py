@@ -213,6 +213,46 @@ class Verbs(NodeTest):
         self.assertEqual((of.added, of.open), (8, False))
 
     @on_both
+    async def test_children_are_left_open_added_and_closed(self, c):
+        task, one = NewTask("echo", {"all": 1}, key=str(uuid.uuid4())), NewTask("echo", 1)
+        opened = await c.submit_open(task, [one, one], name="page")
+        again = await c.submit_open(task, [one, one], name="page")
+        self.assertEqual((opened.created, again.created, again.id), (True, False, opened.id))
+        with unittest.mock.patch("taskengine.client._children.MAX_CHILDREN", 3):
+            for start, n, added in ((2, 0, 2), (0, 0, 2), (2, 3, 5), (2, 3, 5), (4, 2, 6), (6, 7, 13)):
+                found = await c.add_children(opened.id, start, [one] * n, name="page")
+                self.assertEqual(found, client.ChildrenAdded(added, True))
+            self.assertTrue((await c.get(opened.id)).children[0].open)
+            for _ in range(2):  # also when it is done
+                closed = await c.close_children(opened.id, 11, [one] * 4, name="page", count=15)
+                self.assertEqual((closed.added, closed.open), (15, False))
+                self.assertEqual(await c.result(opened.id, timeout=PATIENCE), {"all": 1})
+            many = await c.submit_open(NewTask("echo"), [one] * 7, until=time.time() + 3600)
+        self.assertEqual((await c.add_children(many.id, 0)).added, 7)
+        self.assertFalse((await c.close_children(many.id, 7, or_failed=True)).open)
+        self.assertEqual((await c.wait(many.id, timeout=PATIENCE)).state, "done")
+
+    @on_both
+    async def test_why_children_are_refused_is_an_error_of_its_own(self, c):
+        closed, ended, other = [(await c.submit_open(NewTask("echo"))).id for _ in range(3)]
+        await c.close_children(closed, 0, [NewTask("idle")])
+        await c.cancel_tree(ended)
+        for id, start, kind, parent in (
+            (closed, 1, client.ChildrenClosed, client.NotAllowed),
+            (ended, 0, client.TaskEnded, client.NotAllowed),
+            (other, 1 << 20, client.TooManyChildren, Invalid),
+            (other, 1, client.NotAllowed, client.NotAllowed),
+            (uuid.uuid4(), 0, NotFound, NotFound),
+        ):
+            with self.subTest(kind), self.assertRaises(kind) as caught:
+                await c.add_children(id, start, [NewTask("idle")])
+            self.assertEqual((type(caught.exception), isinstance(caught.exception, parent)), (kind, True))
+        for wrong in (-1, 1 << 32):
+            with self.assertRaises(Invalid):
+                await c.add_children(other, wrong)
+        await c.cancel_tree(other)
+
+    @on_both
     async def test_a_tree_is_read_and_cancelled(self, c):
         children = [NewTask("idle", i) for i in range(1001)]
         root = await c.submit_with_children(NewTask("echo"), children, count=7, or_failed=True, until=time.time() + 3600)

@@ -75,6 +75,9 @@ def submits(c: Client) -> Order:
     said: client.Signaled = c.signal("paid", Order("a", 1), id=below[0].task.id)
     missing: int = c.cancel_tree(said.task.id).missing
     listed: list[client.Task] = list(c.tasks(states=["error"])) if missing else []
+    receipt = c.submit_open(client.NewTask("mail"), name="page")
+    added: client.ChildrenAdded = c.add_children(receipt.id, 0, [client.NewTask("mail")], name="page")
+    missing += c.close_children(receipt.id, added.added, name="page", or_failed=added.open).added
     kinds: client.ErrorKinds = c.error_kinds(types=["mail"], where="since=2h")
     listed += c.tasks(where="error.kind=" + kinds.kinds[0].kind)
     platform: client.Platform | None = c.set_slices("orders", {"lag": "5m"}, by="anna")

@@ -56,6 +56,7 @@ import { Ids } from "./ids.js";
 import type {
   AppliedSchedule,
   CancelledTree,
+  ChildrenAdded,
   ErrorKinds,
   Limit,
   Platform,
@@ -303,6 +304,80 @@ export class Client {
       const part = partOf(all, from);
       ({ open } = await add(from, part, from + part.length === all.length));
       from += part.length;
+    }
+  }
+
+  /**
+   * Adds a task whose children are added by later calls: `addChildren` adds more, in any number of calls, and `closeChildren`
+   * says that there are no others. The children given here are the first. All run when they are added; the task runs when
+   * they are closed and have ended, or at `until`. If its key or its id is taken, nothing is added, and the receipt is that
+   * of the task that has it: a caller that was lost goes on with that. {@link cancelTree} gives it up.
+   */
+  async submitOpen(
+    task: NewTask,
+    children: readonly NewTask[] = [],
+    options: Pick<ChildrenOptions, "name" | "until"> & CallOptions = {},
+  ): Promise<Receipt> {
+    const parent = encodeTask(task, this.#ids, this.#decorate);
+    const encodings = children.map((child) => encodeTask(child, this.#ids, this.#decorate));
+    const first = partOf(encodings, 0);
+    const request = () => withChildren(parent, first, options, true);
+    const answer = await this.#call(TaskService.method.submitWithChildren, request, options);
+    const receipt = receiptOf(answer.receipt, parent);
+    const rest = encodings.slice(first.length);
+    if (answer.open && rest.length > 0) await this.#addParts(receipt.id, first.length, rest, options, false);
+    return receipt;
+  }
+
+  /**
+   * Adds children to a task of `submitOpen`. from is the number of the first of them, counted from 0, or how many were added
+   * before. Those that the task has already, by their numbers, are not added again: the call may be repeated with the same
+   * children. Without children it says how many there are.
+   *
+   * Throws ChildrenClosed if the children were closed or the task was woken, TaskEnded if the task has ended,
+   * TooManyChildren, BacklogFull, and NotAllowed also if children before from are missing.
+   */
+  async addChildren(
+    id: string,
+    from: number,
+    children: readonly NewTask[] = [],
+    options: Pick<ChildrenOptions, "name"> & CallOptions = {},
+  ): Promise<ChildrenAdded> {
+    const encodings = children.map((child) => encodeTask(child, this.#ids, this.#decorate));
+    return this.#addParts(id, from, encodings, options, false);
+  }
+
+  /**
+   * Adds the last children of a task of `submitOpen`, if there are any, and says that there are no others: the task has from
+   * and as many as these. It runs when they have ended, or as the options say. The call may be repeated, also when the task
+   * is done, and throws what `addChildren` does.
+   */
+  async closeChildren(
+    id: string,
+    from: number,
+    children: readonly NewTask[] = [],
+    options: Omit<ChildrenOptions, "until"> & CallOptions = {},
+  ): Promise<ChildrenAdded> {
+    const encodings = children.map((child) => encodeTask(child, this.#ids, this.#decorate));
+    return this.#addParts(id, from, encodings, options, true);
+  }
+
+  /** Adds children from a number on, in as many requests as they need, of which the last may close them. */
+  async #addParts(
+    id: string,
+    from: number,
+    children: readonly Encoded[],
+    options: ChildrenOptions & CallOptions,
+    closes: boolean,
+  ): Promise<ChildrenAdded> {
+    for (let sent = 0; ; ) {
+      const part = partOf(children, sent);
+      const start = from + sent;
+      sent += part.length;
+      const isLast = sent === children.length;
+      const request = () => moreChildren(id, start, part, options, closes && isLast);
+      const { added, open } = await this.#call(TaskService.method.addChildren, request, options);
+      if (isLast) return { added, open };
     }
   }
 

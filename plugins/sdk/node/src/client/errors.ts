@@ -42,6 +42,15 @@ export class Late extends ClientError {
 /** The state does not allow it, such as to cancel a task that has ended, or the caller may not do it. */
 export class NotAllowed extends ClientError {}
 
+/** The children of the task take no more: they were closed, or the task was woken. */
+export class ChildrenClosed extends NotAllowed {}
+
+/** The task has ended, and takes no children. */
+export class TaskEnded extends NotAllowed {}
+
+/** A task has up to 1 048 576 children of one name. */
+export class TooManyChildren extends Invalid {}
+
 /** The backlog of a type is full. Nothing was added: submit later. */
 export class BacklogFull extends ClientError {}
 
@@ -102,16 +111,23 @@ const KINDS: Record<string, typeof ClientError> = {
   canceled: DeadlineExceeded, // by the node, whose clock was first: what the client aborts has no such error
 };
 
-/** The error of an answer. full is what the node says about a backlog. */
-export function errorOfCode(code: string, message: string, address = "", full = ""): ClientError {
-  const kind = full === "waited" ? Waited : full ? BacklogFull : KINDS[code];
+const REASONS: Record<string, typeof ClientError> = {
+  children_closed: ChildrenClosed,
+  task_ended: TaskEnded,
+  too_many_children: TooManyChildren,
+};
+
+/** The error of an answer. full is what the node says about a backlog, and reason distinguishes errors with one code. */
+export function errorOfCode(code: string, message: string, address = "", full = "", reason = ""): ClientError {
+  const kind = full === "waited" ? Waited : full ? BacklogFull : (REASONS[reason] ?? KINDS[code]);
   return new (kind ?? Internal)(message, code, address);
 }
 
 /** The error of a call of grpc-js. */
 export function errorOfCall(address: string, error: ServiceError): ClientError {
   const [full] = error.metadata?.get("taskengine-full") ?? [];
-  return errorOfCode(codeOf(error), error.details ?? error.message, address, full?.toString());
+  const [reason] = error.metadata?.get("taskengine-reason") ?? [];
+  return errorOfCode(codeOf(error), error.details ?? error.message, address, full?.toString(), reason?.toString());
 }
 
 /** The code of a call of grpc-js, as docs/api.md writes it. */

@@ -19,6 +19,7 @@ export { Client } from "./client.js";
 export {
   AlreadyExists,
   BacklogFull,
+  ChildrenClosed,
   ClientError,
   Closed,
   Conflict,
@@ -30,13 +31,16 @@ export {
   NotDone,
   NotFound,
   ResultRemoved,
+  TaskEnded,
   TooLarge,
+  TooManyChildren,
   Unavailable,
   Unsupported,
 } from "./errors.js";
 export type {
   AppliedSchedule,
   CancelledTree,
+  ChildrenAdded,
   ErrorKind,
   ErrorKinds,
   Limit,

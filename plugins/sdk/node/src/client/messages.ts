@@ -25,6 +25,14 @@ export interface CancelledTree {
   missing: number;
 }
 
+/** The children of a task that was submitted with open children. */
+export interface ChildrenAdded {
+  /** How many the task has. */
+  added: number;
+  /** More can be added. */
+  open: boolean;
+}
+
 /** The effect of a signal. */
 export interface Signaled {
   /**

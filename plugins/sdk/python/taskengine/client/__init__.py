@@ -11,10 +11,12 @@ lost, adds no second task. README.md is the manual.
 """
 
 from ._aio import AsyncClient
+from ._children import ChildrenAdded
 from ._client import Client
 from ._errors import (
     AlreadyExists,
     BacklogFull,
+    ChildrenClosed,
     Closed,
     Conflict,
     DeadlineExceeded,
@@ -26,7 +28,9 @@ from ._errors import (
     NotDone,
     NotFound,
     ResultRemoved,
+    TaskEnded,
     TooLarge,
+    TooManyChildren,
     Unavailable,
     Unsupported,
 )  # fmt: skip
@@ -69,10 +73,10 @@ from ._requests import NewTask, Receipt
 from ._slice_messages import OpenSlice, Platform, PlatformStop, SliceChange, SliceSetting, SliceSource
 
 __all__ = [
-    "AlreadyExists", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "Client", "Closed", "Conflict",
+    "AlreadyExists", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "ChildrenAdded", "ChildrenClosed", "Client", "Closed", "Conflict",
     "DeadlineExceeded", "Error", "ErrorKind", "ErrorKinds", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
     "OpenSlice", "Parent", "Platform", "PlatformStop", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
     "ScheduleDefinition", "ScheduleFailure", "ScheduleFire", "SchedulePause", "SchedulesChanged", "ScheduleTask", "ScheduleTime", "SliceChange", "SliceSetting", "SliceSource", "Source",
-    "SourceLoss", "SourceMove", "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported", "Workflow",
+    "SourceLoss", "SourceMove", "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TaskEnded", "TooLarge", "TooManyChildren", "TreeTask", "Unavailable", "Unsupported", "Workflow",
     "WorkflowStep",
 ]  # fmt: skip

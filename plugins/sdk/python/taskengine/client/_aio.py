@@ -6,13 +6,13 @@ import asyncio
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from typing import Any, Callable, TypeVar, overload
 
 from . import _calls
 from ._base import Base, Decorate, is_final, outcomes, receipt_of, result_of, still_runs, together
 from ._calls import POLL, Call, NamedSchedule, Page
-from ._children import submitting
+from ._children import ChildrenAdded, adding, opening, submitting
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
 from ._messages import (
@@ -266,14 +266,62 @@ class AsyncClient(AsyncSlices, Base):
         each with the timeout. If one fails, the task waits for more children: the same call with the same
         id or key goes on, and cancel_tree gives it up."""
         calls = submitting(self._encode(task), self._children(children), name, count, or_failed, until)
+        return await self._run(calls, timeout)
+
+    async def submit_open(
+        self,
+        task: NewTask,
+        children: Iterable[NewTask] = (),
+        *,
+        name: str = "",
+        until: Instant | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Adds a task whose children are added by later calls: add_children adds more, in any number of calls, and
+        close_children says that there are no others. The children given here are the first. All run when they are added;
+        the task runs when they are closed and have ended, or at until. If its key or its id is taken, nothing is added, and
+        the receipt is that of the task that has it: a caller that was lost goes on with that. cancel_tree gives it up."""
+        calls = opening(self._encode(task), self._children(children), name, until)
+        return await self._run(calls, timeout)
+
+    async def add_children(
+        self, id: Id, start: int, children: Iterable[NewTask] = (), *, name: str = "", timeout: float | None = None
+    ) -> ChildrenAdded:
+        """Adds children to a task of submit_open. start is the number of the first of them, counted from 0, or how many were
+        added before. Those that the task has already, by their numbers, are not added again: the call may be repeated with
+        the same children. Without children it says how many there are.
+
+        Raises ChildrenClosed if the children were closed or the task was woken, TaskEnded if the task has ended,
+        TooManyChildren, BacklogFull, and NotAllowed also if children before start are missing."""
+        return await self._run(adding(str(id), name, start, self._children(children), False, 0, False), timeout)
+
+    async def close_children(
+        self,
+        id: Id,
+        start: int,
+        children: Iterable[NewTask] = (),
+        *,
+        name: str = "",
+        count: int = 0,
+        or_failed: bool = False,
+        timeout: float | None = None,
+    ) -> ChildrenAdded:
+        """Adds the last children of a task of submit_open, if there are any, and says that there are no others: the task has
+        start and as many as these. It runs when they have ended or, with count, so many; with or_failed, also when one has
+        failed or was cancelled. The call may be repeated, also when the task is done, and raises what add_children does."""
+        calls = adding(str(id), name, start, self._children(children), True, count, or_failed)
+        return await self._run(calls, timeout)
+
+    async def _run(self, calls: Generator[Call[Any], Any, T], timeout: float | None) -> T:
+        """Makes calls, each with the timeout, and returns what they come to."""
         call = next(calls)
         while True:
             answer = await self._call(call, timeout)
             try:
                 call = calls.send(answer)
             except StopIteration as end:
-                receipt: Receipt = end.value
-                return receipt
+                result: T = end.value
+                return result
 
     # --- reading tasks
 

@@ -166,6 +166,8 @@ def add_children(
     task_id: str, name: str, start: int, children: Sequence[bytes], closes: bool, count: int, or_failed: bool
 ) -> Call[tuple[int, bool]]:
     """Adds children from a number on, and returns how many there are, and whether more can be added."""
+    if not 0 <= start < 1 << 32:
+        raise ValueError("the number of the first child is %d: give 0 or more" % start)
 
     def read(buf: bytes) -> tuple[int, bool]:
         fields = dict(_fields(buf))

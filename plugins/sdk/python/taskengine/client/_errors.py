@@ -58,6 +58,18 @@ class NotAllowed(Error):
     """The state does not allow it, such as to cancel a task that has ended, or the caller may not do it."""
 
 
+class ChildrenClosed(NotAllowed):
+    """The children of the task take no more: they were closed, or the task was woken."""
+
+
+class TaskEnded(NotAllowed):
+    """The task has ended, and takes no children."""
+
+
+class TooManyChildren(Invalid):
+    """A task has up to 1,048,576 children of one name."""
+
+
 class BacklogFull(Error):
     """The backlog of a type is full. Nothing was added: submit later."""
 
@@ -127,16 +139,24 @@ _KINDS: dict[str, type[Error]] = {
 }
 
 
-def of_code(code: str, message: str, address: str = "", full: str = "") -> Error:
-    """The error of an answer. full is what the node says about a backlog."""
-    kind = BacklogFull if code == "resource_exhausted" and full else _KINDS.get(code, Internal)
+_REASONS: dict[str, type[Error]] = {
+    "children_closed": ChildrenClosed,
+    "task_ended": TaskEnded,
+    "too_many_children": TooManyChildren,
+}
+
+
+def of_code(code: str, message: str, address: str = "", full: str = "", reason: str = "") -> Error:
+    """The error of an answer. full is what the node says about a backlog, and reason distinguishes errors with one code."""
+    kind = BacklogFull if code == "resource_exhausted" and full else _REASONS.get(reason) or _KINDS.get(code, Internal)
     return kind(message, code, address, full)
 
 
 def of_rpc(address: str, e: Any) -> Error:
     """The error of a grpc.RpcError."""
-    trailers = {k: v for k, v in e.trailing_metadata() or () if k == "taskengine-full"}
-    return of_code(code_of(e), e.details() or "", address, trailers.get("taskengine-full", ""))
+    trailers = {k: v for k, v in e.trailing_metadata() or () if k in ("taskengine-full", "taskengine-reason")}
+    full, reason = trailers.get("taskengine-full", ""), trailers.get("taskengine-reason", "")
+    return of_code(code_of(e), e.details() or "", address, full, reason)
 
 
 def code_of(e: Any) -> str:

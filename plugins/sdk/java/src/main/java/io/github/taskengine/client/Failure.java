@@ -22,6 +22,9 @@ record Failure(Kind kind, String message, String code, String address, boolean i
   private static final Metadata.Key<String> FULL =
       Metadata.Key.of("taskengine-full", Metadata.ASCII_STRING_MARSHALLER);
 
+  private static final Metadata.Key<String> REASON =
+      Metadata.Key.of("taskengine-reason", Metadata.ASCII_STRING_MARSHALLER);
+
   enum Kind {
     INVALID(InvalidException::new),
     LATE(LateException::new),
@@ -29,6 +32,9 @@ record Failure(Kind kind, String message, String code, String address, boolean i
     CONFLICT(ConflictException::new),
     ALREADY_EXISTS(AlreadyExistsException::new),
     NOT_ALLOWED(NotAllowedException::new),
+    CHILDREN_CLOSED(ChildrenClosedException::new),
+    TASK_ENDED(TaskEndedException::new),
+    TOO_MANY_CHILDREN(TooManyChildrenException::new),
     BACKLOG_FULL(BacklogFullException::new),
     TOO_LARGE(TooLargeException::new),
     UNAVAILABLE(UnavailableException::new),
@@ -64,6 +70,16 @@ record Failure(Kind kind, String message, String code, String address, boolean i
           Map.entry("deadline_exceeded", Kind.DEADLINE_EXCEEDED),
           Map.entry("canceled", Kind.DEADLINE_EXCEEDED)); // by the node, whose clock was first
 
+  /** The kinds of errors that the header reason distinguishes from others with the same code. */
+  private static final Map<String, Kind> REASONS =
+      Map.of(
+          "children_closed",
+          Kind.CHILDREN_CLOSED,
+          "task_ended",
+          Kind.TASK_ENDED,
+          "too_many_children",
+          Kind.TOO_MANY_CHILDREN);
+
   /** The failure of an answer. full is what the node says about a backlog. */
   static Failure ofCode(String code, String message, String address, String full) {
     Kind kind = KINDS.getOrDefault(code, Kind.INTERNAL);
@@ -85,7 +101,11 @@ record Failure(Kind kind, String message, String code, String address, boolean i
       message += ": " + Causes.textOf(cause);
     }
     String full = trailers == null ? null : trailers.get(FULL);
-    return ofCode(code, message, address, full == null ? "" : full);
+    String reason = trailers == null ? null : trailers.get(REASON);
+    Kind special = reason == null ? null : REASONS.get(reason);
+    return special == null
+        ? ofCode(code, message, address, full == null ? "" : full)
+        : new Failure(special, message, code, address, false);
   }
 
   /** A request that cannot be sent. */

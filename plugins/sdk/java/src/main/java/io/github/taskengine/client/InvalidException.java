@@ -1,7 +1,7 @@
 package io.github.taskengine.client;
 
 /** The request is not valid: correct it. */
-public final class InvalidException extends ClientException {
+public class InvalidException extends ClientException {
   private static final long serialVersionUID = 1L;
 
   /**

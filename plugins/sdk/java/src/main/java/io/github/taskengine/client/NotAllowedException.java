@@ -4,7 +4,7 @@ package io.github.taskengine.client;
  * The state does not allow it, such as to cancel a task that has ended, or the caller may not do
  * it.
  */
-public final class NotAllowedException extends ClientException {
+public class NotAllowedException extends ClientException {
   private static final long serialVersionUID = 1L;
 
   /**

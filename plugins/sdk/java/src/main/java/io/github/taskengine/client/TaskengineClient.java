@@ -245,6 +245,55 @@ public final class TaskengineClient implements AutoCloseable {
     return trees().submit(request, children);
   }
 
+  /**
+   * Adds a task whose children are added by later calls: {@link #addChildren} adds more, in any
+   * number of calls, and {@link #closeChildren} says that there are no others. All children run
+   * when they are added; the task runs when they are closed and have ended, or at the until of the
+   * first. If its key or its id is taken, nothing is added, and the receipt is that of the task
+   * that has it: a caller that was lost goes on with that. {@link #cancelTree} gives it up.
+   *
+   * @param request for the task, without at and delay
+   * @param first the first children, of which there may be none, without a count and orFailed
+   * @return which task it has added
+   */
+  public Receipt submitOpen(Request request, Children first) {
+    return trees().open(request, first);
+  }
+
+  /**
+   * Adds children to a task of {@link #submitOpen}. Those that the task has already, by their
+   * numbers, are not added again: the call may be repeated with the same children. Without children
+   * it says how many there are.
+   *
+   * @param id of the task
+   * @param from the number of the first of the children, counted from 0, or how many were added
+   *     before
+   * @param children of a name
+   * @return how many children the task has
+   * @throws ChildrenClosedException if they were closed, or the task was woken
+   * @throws TaskEndedException if the task has ended
+   * @throws TooManyChildrenException if the task would have too many
+   * @throws NotAllowedException also if children before from are missing
+   */
+  public ChildrenAdded addChildren(String id, int from, Children children) {
+    return trees().add(id, from, children);
+  }
+
+  /**
+   * Adds the last children of a task of {@link #submitOpen}, if there are any, and says that there
+   * are no others: the task has from and as many as these. It may be repeated, also when the task
+   * is done, and throws what {@link #addChildren} does.
+   *
+   * @param id of the task
+   * @param from the number of the first of these children
+   * @param last the last children, and how the task waits for all of them: by their count and
+   *     orFailed
+   * @return how many children the task has
+   */
+  public ChildrenAdded closeChildren(String id, int from, Children last) {
+    return trees().close(id, from, last);
+  }
+
   // --- reading tasks
 
   /**

@@ -3,6 +3,7 @@ package io.github.taskengine.client;
 import io.github.taskengine.client.internal.Api;
 import java.util.List;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /** The calls about tasks with children. Any thread may make them. */
 final class Trees {
@@ -46,6 +47,80 @@ final class Trees {
       addMore(receipt, children, all, part.size());
     }
     return receipt;
+  }
+
+  Receipt open(Request request, Children first) {
+    Request decorated = requests.decorated(request);
+    Api.NewTask task = requests.message(decorated);
+    List<Api.NewTask> all = first.requests().stream().map(requests::child).toList();
+    List<Api.NewTask> part = partOf(all);
+    Api.SubmitWithChildrenRequest.Builder message =
+        Api.SubmitWithChildrenRequest.newBuilder()
+            .setTask(task)
+            .addAllChildren(part)
+            .setName(first.name())
+            .setCount(first.count())
+            .setOrFailed(first.isOrFailed())
+            .setOpen(true);
+    if (first.until() != null) {
+      message.setUntil(Times.timestamp(first.until()));
+    }
+    Api.SubmitWithChildrenResponse answer =
+        calls.make(Methods.SUBMIT_WITH_CHILDREN, message.build(), true, timeout);
+    Receipt receipt = Flow.receiptOf(answer.getReceipt());
+    receipt = Submission.firstOfTwo(receipt, task.getId(), decorated.id() == null);
+    if (answer.getOpen() && part.size() < all.size()) {
+      Api.AddChildrenRequest id = of(receipt.id(), first.name());
+      add(id, part.size(), all.subList(part.size(), all.size()), null);
+    }
+    return receipt;
+  }
+
+  ChildrenAdded add(String id, int from, Children children) {
+    if (children.count() != 0 || children.isOrFailed() || children.until() != null) {
+      throw Failure.invalid("how the task waits is said when the children are closed").exception();
+    }
+    List<Api.NewTask> all = children.requests().stream().map(requests::child).toList();
+    return add(of(id, children.name()), from, all, null);
+  }
+
+  ChildrenAdded close(String id, int from, Children last) {
+    if (last.until() != null) {
+      throw Failure.invalid("until is said when the task is submitted").exception();
+    }
+    List<Api.NewTask> all = last.requests().stream().map(requests::child).toList();
+    return add(of(id, last.name()), from, all, last);
+  }
+
+  private static Api.AddChildrenRequest of(String id, String name) {
+    return Api.AddChildrenRequest.newBuilder().setId(id).setName(name).build();
+  }
+
+  /**
+   * Adds children from a number on, in as many requests as they need, of which the last closes them
+   * if it is known how the task waits.
+   */
+  private ChildrenAdded add(
+      Api.AddChildrenRequest id, int from, List<Api.NewTask> all, @Nullable Children how) {
+    if (from < 0) {
+      throw Failure.invalid("the number of the first child is " + from + ": give 0 or more")
+          .exception();
+    }
+    for (int sent = 0; ; ) {
+      List<Api.NewTask> part = partOf(all.subList(sent, all.size()));
+      Api.AddChildrenRequest.Builder request =
+          id.toBuilder().setFrom(from + sent).addAllChildren(part);
+      sent += part.size();
+      boolean isLast = sent == all.size();
+      if (isLast && how != null) {
+        request.setClose(true).setCount(how.count()).setOrFailed(how.isOrFailed());
+      }
+      Api.AddChildrenResponse answer =
+          calls.make(Methods.ADD_CHILDREN, request.build(), true, timeout);
+      if (isLast) {
+        return new ChildrenAdded(answer.getAdded(), answer.getOpen());
+      }
+    }
   }
 
   /**

@@ -225,4 +225,64 @@ class TreesTest {
     }
     assertThrows(IllegalArgumentException.class, () -> WorkflowRequest.named(""));
   }
+
+  @Test
+  void childrenAreLeftOpenAddedAndClosed() {
+    Request task = Request.of("echo").payload("1").key(UUID.randomUUID().toString());
+    Receipt opened = client.submitOpen(task, echoes(2));
+    Receipt again = client.submitOpen(task, echoes(2));
+    assertEquals(List.of(true, false), List.of(opened.created(), again.created()));
+    assertEquals(opened.id(), again.id());
+    int[][] steps = {{2, 0, 2}, {0, 0, 2}, {2, 3, 5}, {2, 3, 5}, {4, 2, 6}, {6, 10_001, 10_007}};
+    for (int[] step : steps) { // from, how many, and how many there are then
+      Children some = step[0] < 6 ? echoes(step[1]) : idle(step[1]);
+      ChildrenAdded added = client.addChildren(opened.id(), step[0], some);
+      assertEquals(new ChildrenAdded(step[2], true), added);
+    }
+    assertTrue(client.get(opened.id()).children().get(0).isOpen());
+    for (int i = 0; i < 2; i++) {
+      ChildrenAdded closed = client.closeChildren(opened.id(), 10_006, idle(2).count(6));
+      assertEquals(new ChildrenAdded(10_008, false), closed);
+      assertEquals("done", client.within(PATIENCE).await(opened.id()).state()); // for the repetition
+    }
+    client.cancelTree(opened.id(), "");
+    Instant later = Instant.now().plusSeconds(3600);
+    Receipt many = client.submitOpen(Request.of("idle"), idle(10_001).until(later));
+    assertEquals(10_001, client.addChildren(many.id(), 0, echoes(0)).added());
+    assertFalse(client.closeChildren(many.id(), 10_001, echoes(0).orFailed()).isOpen());
+    client.cancelTree(many.id(), "");
+  }
+
+  private static Children idle(int count) {
+    return Children.of(Collections.nCopies(count, Request.of("idle"))).name("page");
+  }
+
+  private static Children echoes(int count) {
+    return Children.of(Collections.nCopies(count, Request.of("echo"))).name("page");
+  }
+
+  @Test
+  void whyChildrenAreRefusedIsAnExceptionOfItsOwn() {
+    Children none = Children.of(List.of());
+    Children one = Children.of(List.of(Request.of("idle")));
+    String closed = client.submitOpen(Request.of("echo"), none).id();
+    String ended = client.submitOpen(Request.of("echo"), none).id();
+    String other = client.submitOpen(Request.of("echo"), none).id();
+    client.closeChildren(closed, 0, one);
+    client.cancelTree(ended, "");
+    assertThrows(ChildrenClosedException.class, () -> client.addChildren(closed, 1, one));
+    assertThrows(TaskEndedException.class, () -> client.addChildren(ended, 0, one));
+    assertThrows(TooManyChildrenException.class, () -> client.addChildren(other, 1 << 20, one));
+    NotAllowedException early =
+        assertThrows(NotAllowedException.class, () -> client.addChildren(other, 1, one));
+    assertEquals(NotAllowedException.class, early.getClass());
+    String nothing = UUID.randomUUID().toString();
+    assertThrows(NotFoundException.class, () -> client.addChildren(nothing, 0, one));
+    assertThrows(InvalidException.class, () -> client.addChildren(other, -1, none));
+    assertThrows(InvalidException.class, () -> client.addChildren(other, 0, one.count(1)));
+    assertThrows(InvalidException.class, () -> client.submitOpen(Request.of("echo"), one.count(1)));
+    Children late = one.until(Instant.now());
+    assertThrows(InvalidException.class, () -> client.closeChildren(other, 0, late));
+    client.cancelTree(other, "");
+  }
 }
