@@ -243,3 +243,21 @@ func TestWhatCannotBeEncodedIsNotStored(t *testing.T) {
 		n.end(id)
 	})
 }
+
+func TestTasksAreReadTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := secrets(t, nil, func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
+		later := time.Now().Add(time.Hour)
+		ids := []task.ID{n.submit(engine.Request{Type: "mail", Payload: []byte("a"), At: later}), {1, 2}, n.submit(engine.Request{Type: "mail", Payload: []byte("b"), At: later})}
+		got, err := n.GetAll(t.Context(), ids...)
+		if err != nil || len(got) != 3 || string(got[0].Payload) != "a" || got[1] != nil || string(got[2].Payload) != "b" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		n.close()
+		n.config.Codec = encrypting(t, "o")
+		n.open()
+		if got, err := n.GetAll(t.Context(), ids[0]); err != nil || got[0].ID != ids[0] || got[0].Payload != nil {
+			t.Errorf("one that cannot be decoded: %+v, %v", got, err)
+		}
+	})
+}

@@ -33,6 +33,39 @@ func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return e.decoded(t)
 }
 
+// GetAll returns the tasks with these IDs, as [Engine.Get] does, in their order; nil for those that are not there. Stores that can read
+// them together do. A task that cannot be decoded is returned without payload and result.
+func (e *Engine) GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, error) {
+	found := make(map[task.ID]*task.Task, len(ids))
+	if many, ok := e.store.(storage.Getter); ok {
+		rows, err := many.GetAll(ctx, ids...)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range rows {
+			found[t.ID] = t
+		}
+	} else {
+		for _, id := range ids {
+			t, err := e.store.Get(ctx, id)
+			if err != nil && !errors.Is(err, task.ErrNotFound) {
+				return nil, err
+			}
+			found[id] = t
+		}
+	}
+	all := make([]*task.Task, len(ids))
+	for i, id := range ids {
+		if all[i] = found[id]; all[i] == nil {
+			continue
+		}
+		if _, err := e.decoded(all[i]); err != nil && !errors.Is(err, ErrUnreadable) {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // decoded returns t with its contents decoded. If they cannot be decoded, t lacks them, and the error says why.
 func (e *Engine) decoded(t *task.Task) (*task.Task, error) {
 	if err := e.contents.decode(t); err != nil {

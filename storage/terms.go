@@ -266,10 +266,10 @@ func (a *adding) follow(ctx context.Context, i int, holder *task.Task, frees *ta
 	return true, nil
 }
 
-// Getter is a [Tx] that reads many rows in one round trip, and does not wait for other transactions that are about to
+// Getter is a [Tx] or a [Store] that reads many rows in one round trip of each database, and does not wait for other transactions that are about to
 // change them.
 type Getter interface {
-	// GetAll returns the rows of these IDs, in any order. IDs without a row are left out.
+	// GetAll returns the whole rows of these IDs, in any order. IDs without a row are left out.
 	GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, error)
 }
 

@@ -406,7 +406,7 @@ func (r *Run) Request(one Slice) task.Request {
 		ID: one.ID(r.Platform.Cursor()), Type: r.State.Type, Headers: map[string]string{Header: r.Platform.String()},
 		Payload: Work{
 			Source: r.Platform.Source, Platform: r.Platform.Name, From: one.Start.Add(-used.Overlap), Start: one.Start, End: one.End,
-			Timeout: Span(used.Timeout), Retries: used.Retries, RetryInterval: Span(used.RetryInterval), InOrder: used.Order == InOrder,
+			Timeout: Span(used.Timeout), Retries: used.Retries, RetryInterval: Span(used.RetryInterval), LeastPart: Span(used.LeastPart), InOrder: used.Order == InOrder,
 		}.Encode(),
 	}
 	if used.Order == InOrder {

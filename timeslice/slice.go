@@ -107,6 +107,7 @@ type Work struct {
 	Timeout       Span      `json:"timeout,omitzero"`
 	Retries       int       `json:"retries"`
 	RetryInterval Span      `json:"retry_interval"`
+	LeastPart     Span      `json:"least_part,omitzero"`
 	InOrder       bool      `json:"in_order,omitempty"`
 }
 
@@ -125,10 +126,10 @@ func WorkOf(t *task.Task) (w Work, ok bool, err error) {
 }
 
 // Halves returns the two halves of what the slice fetches, the earlier one first. Only that has the overlap, and it may lie in the
-// overlap. ok is false if the slice is too short for that.
+// overlap. ok is false if they would be shorter than LeastPart.
 func (w Work) Halves() (halves [2]Work, ok bool) {
 	half := (w.End.Sub(w.From) / 2).Truncate(time.Millisecond)
-	if half < time.Millisecond {
+	if half < max(time.Duration(w.LeastPart), time.Millisecond) {
 		return halves, false
 	}
 	middle := w.From.Add(half)

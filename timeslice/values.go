@@ -26,6 +26,7 @@ type Values struct {
 	MaxOpen       *int       `json:"max_open,omitempty"`
 	Breaker       *int       `json:"breaker,omitempty"`
 	Probe         *Span      `json:"probe,omitempty"`
+	LeastPart     *Span      `json:"least_part,omitempty"`
 	NodeThreads   *int       `json:"node_threads,omitempty"`
 	Threads       *int       `json:"threads,omitempty"`
 }
@@ -45,6 +46,7 @@ type Settings struct {
 	MaxOpen       int           // slices that have neither ended nor failed, at most
 	Breaker       int           // failed slices in a row that stop the platform; zero is never
 	Probe         time.Duration // how long after that one of them is tried again; up to sixteen times as long later
+	LeastPart     time.Duration // a part of a slice that was split is no shorter
 	NodeThreads   int           // slices that run at once, at most, on each node; zero is no limit
 	Threads       int           // likewise, on all nodes
 }
@@ -60,7 +62,7 @@ const (
 
 // DefaultSettings returns the settings of a platform for which only Interval is set.
 func DefaultSettings() Settings {
-	return Settings{Retries: 5, RetryInterval: 10 * time.Second, MaxOpen: 64, Breaker: 5, Probe: time.Minute}
+	return Settings{Retries: 5, RetryInterval: 10 * time.Second, MaxOpen: 64, Breaker: 5, Probe: time.Minute, LeastPart: time.Second}
 }
 
 // Sequence says whether slices of a platform may run at the same time.
@@ -112,7 +114,7 @@ func (v Values) Over(weaker Values) Values {
 		Start: either(v.Start, weaker.Start), Interval: either(v.Interval, weaker.Interval), CatchUp: either(v.CatchUp, weaker.CatchUp),
 		Overlap: either(v.Overlap, weaker.Overlap), Lag: either(v.Lag, weaker.Lag), Spread: either(v.Spread, weaker.Spread), Timeout: either(v.Timeout, weaker.Timeout),
 		Retries: either(v.Retries, weaker.Retries), RetryInterval: either(v.RetryInterval, weaker.RetryInterval), Order: either(v.Order, weaker.Order),
-		MaxOpen: either(v.MaxOpen, weaker.MaxOpen), Breaker: either(v.Breaker, weaker.Breaker), Probe: either(v.Probe, weaker.Probe),
+		MaxOpen: either(v.MaxOpen, weaker.MaxOpen), Breaker: either(v.Breaker, weaker.Breaker), Probe: either(v.Probe, weaker.Probe), LeastPart: either(v.LeastPart, weaker.LeastPart),
 		NodeThreads: either(v.NodeThreads, weaker.NodeThreads), Threads: either(v.Threads, weaker.Threads),
 	}
 }
@@ -130,7 +132,7 @@ func (v Values) Settings() (Settings, error) {
 	for _, span := range [...]struct {
 		to *time.Duration
 		of *Span
-	}{{&s.Interval, v.Interval}, {&s.CatchUp, v.CatchUp}, {&s.Overlap, v.Overlap}, {&s.Lag, v.Lag}, {&s.Spread, v.Spread}, {&s.Timeout, v.Timeout}, {&s.RetryInterval, v.RetryInterval}, {&s.Probe, v.Probe}} {
+	}{{&s.Interval, v.Interval}, {&s.CatchUp, v.CatchUp}, {&s.Overlap, v.Overlap}, {&s.Lag, v.Lag}, {&s.Spread, v.Spread}, {&s.Timeout, v.Timeout}, {&s.RetryInterval, v.RetryInterval}, {&s.Probe, v.Probe}, {&s.LeastPart, v.LeastPart}} {
 		if span.of != nil {
 			*span.to = time.Duration(*span.of)
 		}
@@ -176,6 +178,8 @@ func (s *Settings) check() error {
 		return fmt.Errorf("%s: %d is not between 0 and %d", ClusterThreads, s.Threads, MostThreads)
 	case s.Probe < time.Second || s.Probe > MostSpan:
 		return fmt.Errorf("probe: %v is not between 1s and %v", s.Probe, MostSpan)
+	case s.LeastPart < time.Millisecond || s.LeastPart > MostSpan:
+		return fmt.Errorf("least_part: %v is not between 1ms and %v", s.LeastPart, MostSpan)
 	case !s.Start.IsZero() && (s.Start.Unix() < 0 || s.Start.Year() > 9998):
 		return fmt.Errorf("start: %v is not between the years 1970 and 9998", s.Start)
 	}
@@ -216,6 +220,7 @@ func keys() map[string]key {
 		"max_open":          keyOf(func(v *Values) **int { return &v.MaxOpen }, strconv.Atoi, strconv.Itoa),
 		"breaker":           keyOf(func(v *Values) **int { return &v.Breaker }, strconv.Atoi, strconv.Itoa),
 		"probe":             keyOf(func(v *Values) **Span { return &v.Probe }, parseSpan, Span.String),
+		"least_part":        keyOf(func(v *Values) **Span { return &v.LeastPart }, parseSpan, Span.String),
 		NodeThreads:         keyOf(func(v *Values) **int { return &v.NodeThreads }, strconv.Atoi, strconv.Itoa),
 		ClusterThreads:      keyOf(func(v *Values) **int { return &v.Threads }, strconv.Atoi, strconv.Itoa),
 	}
@@ -357,7 +362,7 @@ func (s *Settings) values() *Values {
 	span := func(d time.Duration) *Span { return new(Span(d)) }
 	v := &Values{
 		Interval: span(s.Interval), CatchUp: span(s.CatchUp), Overlap: span(s.Overlap), Lag: span(s.Lag), Spread: span(s.Spread), Timeout: span(s.Timeout),
-		Retries: &s.Retries, RetryInterval: span(s.RetryInterval), Order: &s.Order, MaxOpen: &s.MaxOpen, Breaker: &s.Breaker, Probe: span(s.Probe),
+		Retries: &s.Retries, RetryInterval: span(s.RetryInterval), Order: &s.Order, MaxOpen: &s.MaxOpen, Breaker: &s.Breaker, Probe: span(s.Probe), LeastPart: span(s.LeastPart),
 		NodeThreads: &s.NodeThreads, Threads: &s.Threads,
 	}
 	if !s.Start.IsZero() {

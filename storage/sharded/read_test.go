@@ -103,8 +103,28 @@ func TestQueriesOverPlacesAnswerAsOneStoreThatHasAllRows(t *testing.T) {
 		r.orphans()
 		r.outdated()
 		r.list()
+		r.together()
 		same(r, "count", must[map[storage.StateType]int64](r)(r.s.Count(r.ctx, storage.Filter{})), must[map[storage.StateType]int64](r)(r.want.Count(r.ctx, storage.Filter{})))
 	})
+}
+
+// together reads rows by their IDs, and IDs without a row.
+func (r *reads) together() {
+	var of []task.ID
+	for _, row := range r.rows {
+		if rapid.Bool().Draw(r.T, "row") {
+			of = append(of, row.ID)
+		}
+	}
+	want := make(map[task.ID]*task.Task)
+	for _, id := range of {
+		want[id] = must[*task.Task](r)(r.want.Get(r.ctx, id))
+	}
+	got := make(map[task.ID]*task.Task)
+	for _, row := range must[[]*task.Task](r)(r.s.GetAll(r.ctx, append(of, task.ID{1}, task.ID{2, 7})...)) {
+		got[row.ID] = row
+	}
+	same(r, "together", got, want)
 }
 
 // ready pages through a queue, from a row of it or from the beginning.

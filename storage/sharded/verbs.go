@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/taskengine/taskengine/storage"
@@ -94,6 +95,47 @@ func (v *verbs) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 		return nil, fmt.Errorf("sharded: %v: %w", id, task.ErrNotFound)
 	}
 	return found[0], nil
+}
+
+// GetAll implements [storage.Getter].
+func (v *verbs) GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, error) {
+	found, err := each(ctx, v, "get", ids, func(id *task.ID) task.ID { return *id },
+		func(database int, in storage.Tasks, some []task.ID) ([]*task.Task, error) {
+			rows, err := getAll(ctx, in, some)
+			if err != nil {
+				return nil, err
+			}
+			outwardAll(database, rows)
+			return rows, nil
+		}, isNil)
+	return slices.DeleteFunc(found, isNil), err
+}
+
+// getAll returns the rows of IDs in their order, nil for those without one.
+func getAll(ctx context.Context, in storage.Tasks, ids []task.ID) ([]*task.Task, error) {
+	all := make([]*task.Task, len(ids))
+	if many, ok := in.(storage.Getter); ok {
+		rows, err := many.GetAll(ctx, ids...)
+		if err != nil {
+			return nil, err
+		}
+		found := make(map[task.ID]*task.Task, len(rows))
+		for _, t := range rows {
+			found[t.ID] = t
+		}
+		for i, id := range ids {
+			all[i] = found[id]
+		}
+		return all, nil
+	}
+	for i, id := range ids {
+		t, err := in.Get(ctx, id)
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			return nil, err
+		}
+		all[i] = t
+	}
+	return all, nil
 }
 
 // Existing implements [storage.Tasks].

@@ -99,7 +99,9 @@ func attempt(ctx context.Context, inner task.Handler, t *task.Task, w timeslice.
 func split(ctx context.Context, inner task.Handler, t *task.Task, w timeslice.Work) ([]byte, error) {
 	parts, ok := w.Halves()
 	if !ok {
-		return nil, task.Permanent(fmt.Errorf("the slice from %v to %v is too short to be split", w.Start, w.End))
+		return nil, task.Permanent(task.WithClass(SplitClass, fmt.Errorf(
+			"the handler splits the slice from %s to %s, and its halves would be shorter than least_part, which is %v; have the handler fetch it in pages, or give the platform a shorter least_part for later slices",
+			w.From.Format(time.RFC3339Nano), w.End.Format(time.RFC3339Nano), max(w.LeastPart, timeslice.Span(time.Millisecond)))))
 	}
 	if !w.InOrder {
 		var requests []task.Request

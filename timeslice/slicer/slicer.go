@@ -152,15 +152,19 @@ func (s *Sources) report(ctx context.Context, p timeslice.Platform, before, afte
 
 // look returns what has become of the open slices of a platform.
 func look(ctx context.Context, e *engine.Engine, p timeslice.Platform, s *timeslice.State) ([]timeslice.Status, error) {
-	seen := make([]timeslice.Status, len(s.Open))
+	cursor, ids := p.Cursor(), make([]task.ID, len(s.Open))
 	for i := range s.Open {
-		t, err := e.Get(ctx, s.Open[i].ID(p.Cursor()))
-		switch {
-		case errors.Is(err, task.ErrNotFound): // it was done, and was removed
+		ids[i] = s.Open[i].ID(cursor)
+	}
+	tasks, err := e.GetAll(ctx, ids...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: look at the %d open slices: %w", p, len(ids), err)
+	}
+	seen := make([]timeslice.Status, len(s.Open))
+	for i, t := range tasks {
+		if t == nil { // it was done, and was removed
 			seen[i].State = timeslice.Done
 			continue
-		case err != nil && !errors.Is(err, engine.ErrUnreadable):
-			return nil, fmt.Errorf("%s: look at the slice of %v: %w", p, s.Open[i].Start, err)
 		}
 		if seen[i], err = statusOfSlice(ctx, e, t); err != nil {
 			return nil, fmt.Errorf("%s: look at the parts of the slice of %v: %w", p, s.Open[i].Start, err)

@@ -2,7 +2,9 @@ package slicer_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,6 +42,49 @@ func TestASliceThatIsSplitIsDoneWhenItsHalvesAre(t *testing.T) {
 				tiles(t, calls, begin, begin.Add(2*time.Hour))
 				if s := n.get("a"); len(s.State.Open) > 0 || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
 					t.Errorf("%+v", s.State)
+				}
+			})
+		})
+	}
+}
+
+// A handler that always splits ends in parts of a least length, which are errors that say so, and not in a task for each millisecond.
+func TestASliceIsSplitIntoPartsOfALeastLength(t *testing.T) {
+	for _, c := range []struct {
+		set   map[string]string
+		least time.Duration // of the parts
+		parts int           // of the first slice, with the ones that were divided
+	}{
+		{map[string]string{"interval": "8s"}, time.Second, 15},
+		{map[string]string{"interval": "8s", "least_part": "3s"}, 4 * time.Second, 3},
+		{map[string]string{"interval": "8s", "least_part": "8s"}, 8 * time.Second, 1},
+		{map[string]string{"interval": "8s", "least_part": "3s", "overlap": "4s"}, 3 * time.Second, 7},
+		{map[string]string{"interval": "8s", "least_part": "3s", "order": "in_order"}, 4 * time.Second, 3},
+	} {
+		t.Run(fmt.Sprint(c.set), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				begin := time.Now()
+				c.set["max_open"], c.set["breaker"] = "1", "1"
+				n := start(t, definition(t, c.set, "a"), func(timeslice.Work, *task.Task) error { return slicer.Split() })
+				time.Sleep(12 * time.Second)
+				calls := n.fetched("a")
+				shortest := calls[0]
+				for _, one := range calls {
+					if one.End.Sub(one.From) < shortest.End.Sub(shortest.From) {
+						shortest = one
+					}
+				}
+				isOrdered := c.set["order"] == "in_order" // an attempt ends at the first part that cannot be divided
+				if got := shortest.End.Sub(shortest.From); got != c.least || len(calls) != c.parts && !isOrdered {
+					t.Errorf("%d parts, of which the shortest has %v: %+v", len(calls), got, calls)
+				}
+				s := n.get("a")
+				if len(s.State.Open) != 1 || s.State.Open[0].Failed.IsZero() || !s.State.Low().Equal(begin) {
+					t.Fatalf("%+v", s.State)
+				}
+				failed, err := n.Get(n.t.Context(), shortest.id)
+				if err != nil || failed.State != task.Error || !strings.Contains(failed.LastError, "shorter than least_part, which is") {
+					t.Errorf("the part is %+v, %v", failed, err)
 				}
 			})
 		})
