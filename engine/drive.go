@@ -8,6 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/blocks"
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/feed"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/task"
@@ -23,6 +24,7 @@ type state struct {
 	waiters  waiters
 	blocks   *blocks.Log   // what kept tasks from starting
 	isNoting bool          // noteLoop looks at that
+	feed     *feed.Feed    // the newest changes, for readers
 	effects  shell.Effects // buffer of tell
 	events   shell.Events  // buffer of drain
 	armed    time.Time     // when the ticker wakes

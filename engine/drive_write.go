@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // lane is a database, and the writers that commit in it.
@@ -180,6 +182,9 @@ func (w *writer) answer(b *shell.Batch, out storage.Outcome, err error) {
 		w.state.Written(now, b, out)
 	} else {
 		w.state.Failed(now, b, err)
+		if !errors.Is(err, storage.ErrRefused) && !errors.Is(err, storage.ErrUndone) {
+			w.state.feed.Lose(now, err)
+		}
 	}
 	n := w.perform(&w.effects)
 	w.wakeWriters()
@@ -200,10 +205,10 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 		return left
 	}
 	o := &e.config.Observer
-	if o.Inserted != nil {
+	if o.Inserted != nil || e.state.feed.IsOn() {
 		for i, t := range b.Do.Insert {
 			if out.Inserted[i].Created() && !isLeft(i) {
-				o.Inserted(now, t)
+				e.inserted(now, t)
 			}
 		}
 	}
@@ -215,15 +220,16 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 		if i < len(saves) && o.Saved != nil {
 			o.Saved(now, saves[i].Ref, t)
 		}
-		if o.Inserted != nil {
+		if o.Inserted != nil || e.state.feed.IsOn() {
 			for j, in := range out.FollowedBy(i) {
 				if in.Created() {
-					o.Inserted(now, b.Do.Follows(i)[j])
+					e.inserted(now, b.Do.Follows(i)[j])
 				}
 			}
 		}
 		switch {
 		case t != nil:
+			e.state.changed(now, t)
 			e.state.waiters.ended(t)
 		case i < len(saves): // an earlier try may have written it, and the answer was lost
 			e.state.waiters.look(saves[i].ID)
@@ -232,4 +238,12 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 			}
 		}
 	}
+}
+
+// inserted tells observers of a new row. It is called with mu held.
+func (e *Engine) inserted(now time.Time, t *task.Task) {
+	if told := e.config.Observer.Inserted; told != nil {
+		told(now, t)
+	}
+	e.state.changed(now, t)
 }

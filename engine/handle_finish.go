@@ -201,8 +201,8 @@ func (e *Engine) followTx(ctx context.Context, tx storage.Tx, rows []*task.Task)
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
 			for i, t := range rows {
-				if inserted[i].Created() && e.config.Observer.Inserted != nil {
-					e.config.Observer.Inserted(now, t)
+				if inserted[i].Created() {
+					e.inserted(now, t)
 				}
 				if s.Inserted(now, t, inserted[i]); t.OrderingKey != "" {
 					s.Core().LookForHead(t.OrderingKey)
@@ -224,6 +224,7 @@ func (e *Engine) finished(a *attempt, f *finishing) {
 		if f.Row.OrderingKey != "" { // the store does not promote in a transaction that a caller may keep open
 			s.Core().LookForHead(f.Row.OrderingKey)
 		}
+		s.changed(now, f.Row)
 		s.waiters.ended(f.Row)
 	})
 }

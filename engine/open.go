@@ -16,6 +16,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/blocks"
 	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/feed"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
@@ -375,6 +376,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	})
 	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}
 	e.state.clock = clock{base: e.base, stepped: e.stepped}
+	e.state.feed = feed.New(e.cluster.Incarnation())
 	return e, nil
 }
 

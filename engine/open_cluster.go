@@ -51,11 +51,14 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			RunningIn:    e.runningIn,
 			GoesOn:       e.goesOn,
 			IsAway:       func(shard uint16) bool { return e.state.IsHeld(shard) },
-			Ended:        func(t *task.Task) { e.state.waiters.ended(t) },
-			Recovered:    func(t *task.Task) { e.state.Recovered(t) },
+			Ended: func(t *task.Task) {
+				e.state.changed(e.state.clock.now(), t)
+				e.state.waiters.ended(t)
+			},
+			Recovered: func(t *task.Task) { e.state.Recovered(t) },
 			Inserted: func(now time.Time, t *task.Task, in storage.Inserted) {
-				if in.Created() && c.Observer.Inserted != nil {
-					c.Observer.Inserted(now, t)
+				if in.Created() {
+					e.inserted(now, t)
 				}
 				e.state.Inserted(now, t, in)
 			},

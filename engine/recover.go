@@ -292,6 +292,7 @@ func (e *Engine) checkSome(ctx context.Context, areLate bool, n, most int) (inVa
 		e.tell(func(s *state, now time.Time) {
 			handedBack = s.Resolve(now, id, t, t != nil && e.cluster.IsOurs(t.Owner))
 			if t != nil {
+				s.changed(now, t)
 				s.waiters.ended(t)
 			}
 		})

@@ -234,7 +234,10 @@ func (e *Engine) deliverTx(ctx context.Context, tx storage.Tx, s *Signal, to tas
 		was := t.Hint()
 		e.tell(func(state *state, now time.Time) { state.ReplaceUncertain(now, was.Ref) }) // the answer to the commit may be lost
 		tx.OnCommit(func() {
-			e.tell(func(state *state, now time.Time) { state.Replaced(now, &storage.Replacement{Was: was, Row: after}) })
+			e.tell(func(state *state, now time.Time) {
+				state.changed(now, after)
+				state.Replaced(now, &storage.Replacement{Was: was, Row: after})
+			})
 		})
 	}
 	return true, nil

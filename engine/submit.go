@@ -188,8 +188,8 @@ func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request
 		e.tell(func(s *state, now time.Time) {
 			s.openTxs.end(tx)
 			for i, t := range rows {
-				if inserted[i].Created() && e.config.Observer.Inserted != nil {
-					e.config.Observer.Inserted(now, t)
+				if inserted[i].Created() {
+					e.inserted(now, t)
 				}
 				s.Inserted(now, t, inserted[i])
 				if inserted[i].Created() && t.OrderingKey != "" {
@@ -198,6 +198,7 @@ func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request
 			}
 			for i := range inserted {
 				if inserted[i].Replaced != nil {
+					s.changed(now, inserted[i].Replaced.Row)
 					s.Replaced(now, inserted[i].Replaced)
 				}
 			}

@@ -185,6 +185,9 @@ func (e *Engine) wokenTx(tx storage.Tx, before, after *task.Task) {
 	was := before.Hint()
 	e.tell(func(state *state, now time.Time) { state.ReplaceUncertain(now, was.Ref) }) // the answer to the commit may be lost
 	tx.OnCommit(func() {
-		e.tell(func(state *state, now time.Time) { state.Replaced(now, &storage.Replacement{Was: was, Row: after}) })
+		e.tell(func(state *state, now time.Time) {
+			state.changed(now, after)
+			state.Replaced(now, &storage.Replacement{Was: was, Row: after})
+		})
 	})
 }

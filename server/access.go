@@ -196,7 +196,11 @@ func (a *API) admitted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		ctx, err := a.admit(r.Context(), r.URL.Path, r.Header.Get("Authorization"), origin{r.RemoteAddr, isSocket(local)})
+		path := r.URL.Path
+		if path == EventsPath {
+			path = procedures + "Events"
+		}
+		ctx, err := a.admit(r.Context(), path, r.Header.Get("Authorization"), origin{r.RemoteAddr, isSocket(local)})
 		if err == nil {
 			h.ServeHTTP(w, r.WithContext(ctx))
 			return

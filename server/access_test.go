@@ -111,7 +111,7 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 // least has the smallest role for each method. A method that is missing here fails the test of roles.
 var least = map[string]access.Role{
 	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.View, "List": access.View, "Count": access.View, "ListErrors": access.View, "Wait": access.View,
-	"Why": access.View, "Tree": access.View, "SubmitWorkflow": access.Submit, "GetWorkflow": access.View, "RetryWorkflow": access.Manage, "Signal": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.View, "ListKeys": access.View, "GetKey": access.View,
+	"Why": access.View, "Tree": access.View, "SubmitWorkflow": access.Submit, "GetWorkflow": access.View, "RetryWorkflow": access.Manage, "Signal": access.Submit, "TaskLogs": access.Submit, "Events": access.View, "ListTypes": access.View, "ListKeys": access.View, "GetKey": access.View,
 	"ListWorkers": access.View, "ListLimits": access.View, "GetLimit": access.View, "WatchLimits": access.View, "WhyLimit": access.View, "ListAlerts": access.View,
 	"ListSchedules": access.View, "GetSchedule": access.View, "PreviewSchedule": access.View,
 	"ListSources": access.View, "GetSource": access.View, "PauseSource": access.Manage, "ResumeSource": access.Manage, "SeekSource": access.Manage,

@@ -140,6 +140,7 @@ func NewAPI(c APIConfig) *API {
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	))
+	mux.HandleFunc("GET "+EventsPath, api.serveEvents)
 	api.intake = newIntake(api.maxRequest, api.log)
 	api.Handler = api.admitted(unhurried(api.metered(mux)))
 	return api
@@ -148,7 +149,7 @@ func NewAPI(c APIConfig) *API {
 // unhurried takes the time limits of a listener from requests that last as long as the client wants.
 func unhurried(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == taskenginev1connect.TaskServiceSubmitStreamProcedure && r.ProtoMajor == 2 {
+		if r.URL.Path == EventsPath || r.URL.Path == taskenginev1connect.TaskServiceSubmitStreamProcedure && r.ProtoMajor == 2 {
 			control := http.NewResponseController(w)
 			_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
 		}

@@ -139,6 +139,7 @@ func (a *API) streamMethods() []grpc.StreamDesc {
 	return []grpc.StreamDesc{
 		serverStream(a, "TaskLogs", a.taskLogs),
 		serverStream(a, "WatchLimits", a.watchLimits),
+		serverStream(a, "Events", a.events),
 		{StreamName: "SubmitStream", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 			err := a.call("SubmitStream", func() error {
 				return a.submitStream(s.Context(), receiver(s), func(res *taskenginev1.SubmitStreamResponse) error { return s.SendMsg(res) })

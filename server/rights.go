@@ -39,6 +39,7 @@ var rights = map[string]right{
 	"Tree":               {access.View, ofTypes},
 	"GetWorkflow":        {access.View, ofTypes},
 	"TaskLogs":           {access.Submit, ofTypes},
+	"Events":             {access.View, ofTypes},
 	"Signal":             {access.Submit, ofTypes},
 	"ListTypes":          {access.View, ofTypes},
 	"PreviewBulkJob":     {access.View, ofTypes},

@@ -43,7 +43,7 @@ func newRoot(a *app) *cobra.Command {
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSignal(a)),
-		newErrors(a),
+		newErrors(a), newEvents(a),
 		group("bulk", "Look at bulk jobs, which change many tasks on the server, and pause and stop them",
 			newBulkList(a), newBulkShow(a), newBulkWait(a), newBulkPause(a), newBulkContinue(a), newBulkRate(a), newBulkStop(a)),
 		group("key", "Look at ordering keys, and go on after an error of one",

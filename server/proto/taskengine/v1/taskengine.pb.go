@@ -2540,6 +2540,299 @@ func (x *WaitResponse) GetMissing() []string {
 	return nil
 }
 
+type EventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which tasks, as they are after the change: see docs/cli.md, "Filters". Terms of the payload
+	// and the result are refused.
+	Where string   `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`
+	Types []string `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"` // empty: all
+	// Of the last response or event that was received. Empty: the present. A time in RFC 3339 is
+	// a time that is not covered by events: it needs catch_up.
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// After a gap, send the tasks of the store that have changed since it began, as they are now.
+	CatchUp bool `protobuf:"varint,4,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	// The stream ends after this duration. Default 30 s, at most 60 s.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsRequest) Reset() {
+	*x = EventsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsRequest) ProtoMessage() {}
+
+func (x *EventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
+func (*EventsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *EventsRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *EventsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *EventsRequest) GetCatchUp() bool {
+	if x != nil {
+		return x.CatchUp
+	}
+	return false
+}
+
+func (x *EventsRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type EventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Changes may be missing, before the events of this response.
+	Gap    *EventGap    `protobuf:"bytes,1,opt,name=gap,proto3" json:"gap,omitempty"`
+	Events []*TaskEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"` // the oldest first
+	// What to continue with after all events of this response.
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Node   string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"` // the name of the node, in the first response
+	// In the first response: the names of the other nodes of the cluster. Their changes are not
+	// among the events.
+	OtherNodes    []string `protobuf:"bytes,5,rep,name=other_nodes,json=otherNodes,proto3" json:"other_nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsResponse) Reset() {
+	*x = EventsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsResponse) ProtoMessage() {}
+
+func (x *EventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
+func (*EventsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *EventsResponse) GetGap() *EventGap {
+	if x != nil {
+		return x.Gap
+	}
+	return nil
+}
+
+func (x *EventsResponse) GetEvents() []*TaskEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *EventsResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *EventsResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *EventsResponse) GetOtherNodes() []string {
+	if x != nil {
+		return x.OtherNodes
+	}
+	return nil
+}
+
+type TaskEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task after the change, without payload, result and checkpoint.
+	Task   *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	At     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Cursor string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"` // what to continue with after this event; empty if from_store is set
+	// The task is in this state since at: it was found in the store after a gap. There may have
+	// been other changes before, and it may be sent again.
+	FromStore     bool `protobuf:"varint,4,opt,name=from_store,json=fromStore,proto3" json:"from_store,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskEvent) Reset() {
+	*x = TaskEvent{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskEvent) ProtoMessage() {}
+
+func (x *TaskEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskEvent.ProtoReflect.Descriptor instead.
+func (*TaskEvent) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *TaskEvent) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *TaskEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *TaskEvent) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *TaskEvent) GetFromStore() bool {
+	if x != nil {
+		return x.FromStore
+	}
+	return false
+}
+
+type EventGap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // the first change that is missing may be as old
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"` // for display: the reason
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventGap) Reset() {
+	*x = EventGap{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventGap) ProtoMessage() {}
+
+func (x *EventGap) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventGap.ProtoReflect.Descriptor instead.
+func (*EventGap) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *EventGap) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *EventGap) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *EventGap) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2551,7 +2844,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2856,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +2869,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -2608,7 +2901,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2913,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2926,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -2689,7 +2982,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2994,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +3007,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Wait) GetCode() string {
@@ -2800,7 +3093,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +3105,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +3118,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reason) GetCode() string {
@@ -2938,7 +3231,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3243,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3256,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -3016,7 +3309,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3321,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +3334,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -3085,7 +3378,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3390,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3403,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -3162,7 +3455,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3467,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3480,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -3254,7 +3547,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3559,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3572,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -3327,7 +3620,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3632,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3645,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -3395,7 +3688,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3700,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3713,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TreeRequest) GetId() string {
@@ -3456,7 +3749,7 @@ type TreeResponse struct {
 
 func (x *TreeResponse) Reset() {
 	*x = TreeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3761,7 @@ func (x *TreeResponse) String() string {
 func (*TreeResponse) ProtoMessage() {}
 
 func (x *TreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3774,7 @@ func (x *TreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeResponse.ProtoReflect.Descriptor instead.
 func (*TreeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TreeResponse) GetTasks() []*TreeTask {
@@ -3508,7 +3801,7 @@ type TreeTask struct {
 
 func (x *TreeTask) Reset() {
 	*x = TreeTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3813,7 @@ func (x *TreeTask) String() string {
 func (*TreeTask) ProtoMessage() {}
 
 func (x *TreeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3826,7 @@ func (x *TreeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeTask.ProtoReflect.Descriptor instead.
 func (*TreeTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TreeTask) GetTask() *Task {
@@ -3569,7 +3862,7 @@ type SubmitWorkflowRequest struct {
 
 func (x *SubmitWorkflowRequest) Reset() {
 	*x = SubmitWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3874,7 @@ func (x *SubmitWorkflowRequest) String() string {
 func (*SubmitWorkflowRequest) ProtoMessage() {}
 
 func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3887,7 @@ func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SubmitWorkflowRequest) GetName() string {
@@ -3669,7 +3962,7 @@ type SubmitWorkflowResponse struct {
 
 func (x *SubmitWorkflowResponse) Reset() {
 	*x = SubmitWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3974,7 @@ func (x *SubmitWorkflowResponse) String() string {
 func (*SubmitWorkflowResponse) ProtoMessage() {}
 
 func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3987,7 @@ func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
@@ -3715,7 +4008,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +4020,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +4033,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -3766,7 +4059,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +4071,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +4084,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3815,7 +4108,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +4120,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +4133,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -3873,7 +4166,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4178,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4191,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3921,7 +4214,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4226,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4239,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Workflow) GetName() string {
@@ -4012,7 +4305,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4317,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4330,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WorkflowStep) GetName() string {
@@ -4162,7 +4455,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4467,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4480,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -4213,7 +4506,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4518,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4531,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -4259,7 +4552,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4564,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4577,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FailRequest) GetId() string {
@@ -4317,7 +4610,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4622,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4635,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -4369,7 +4662,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4674,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4687,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -4461,7 +4754,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +4766,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +4779,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -4516,7 +4809,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4821,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4834,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -4613,7 +4906,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4625,7 +4918,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4638,7 +4931,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -4668,7 +4961,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +4973,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +4986,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -4734,7 +5027,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4746,7 +5039,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4759,7 +5052,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -4792,7 +5085,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +5097,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +5110,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -4866,7 +5159,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4878,7 +5171,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4891,7 +5184,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -4926,7 +5219,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5231,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5244,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -4984,7 +5277,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4996,7 +5289,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5009,7 +5302,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -5028,7 +5321,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +5333,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +5346,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -5073,7 +5366,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5378,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5391,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -5124,7 +5417,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5429,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5442,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -5167,7 +5460,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5179,7 +5472,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5192,7 +5485,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 type ListTypesResponse struct {
@@ -5207,7 +5500,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5219,7 +5512,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5525,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -5266,7 +5559,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5571,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5584,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Type) GetName() string {
@@ -5352,7 +5645,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5364,7 +5657,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5377,7 +5670,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -5395,7 +5688,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5700,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5713,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 type ResumeTypeRequest struct {
@@ -5432,7 +5725,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5737,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5750,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -5475,7 +5768,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5487,7 +5780,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5500,7 +5793,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 type ListWorkersRequest struct {
@@ -5511,7 +5804,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5816,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5829,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 type ListWorkersResponse struct {
@@ -5548,7 +5841,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5853,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5866,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -5606,7 +5899,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5618,7 +5911,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5631,7 +5924,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Worker) GetId() string {
@@ -5713,7 +6006,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +6018,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +6031,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -5757,7 +6050,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +6062,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +6075,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -5800,7 +6093,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +6105,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +6118,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 type VersionResponse struct {
@@ -5841,7 +6134,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5853,7 +6146,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5866,7 +6159,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5916,7 +6209,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6221,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6234,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -6001,7 +6294,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6013,7 +6306,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6026,7 +6319,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Limit) GetName() string {
@@ -6154,7 +6447,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6166,7 +6459,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6179,7 +6472,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -6253,7 +6546,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6558,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6571,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 type ListLimitsResponse struct {
@@ -6290,7 +6583,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6302,7 +6595,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6315,7 +6608,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -6335,7 +6628,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6640,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6653,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -6386,7 +6679,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6398,7 +6691,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6411,7 +6704,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -6439,7 +6732,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6451,7 +6744,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6464,7 +6757,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -6525,7 +6818,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6537,7 +6830,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6550,7 +6843,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -6572,7 +6865,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6584,7 +6877,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6597,7 +6890,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -6637,7 +6930,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6649,7 +6942,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6662,7 +6955,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -6682,7 +6975,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6694,7 +6987,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6707,7 +7000,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -6726,7 +7019,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +7031,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +7044,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -6771,7 +7064,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6783,7 +7076,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6796,7 +7089,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -6834,7 +7127,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6846,7 +7139,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6859,7 +7152,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -6917,7 +7210,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +7222,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +7235,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LimitTask) GetId() string {
@@ -6987,7 +7280,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6999,7 +7292,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7012,7 +7305,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -7054,7 +7347,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7066,7 +7359,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7079,7 +7372,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -7117,7 +7410,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7129,7 +7422,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7142,7 +7435,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Alert) GetRule() string {
@@ -7246,7 +7539,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +7551,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +7564,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -7337,7 +7630,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7349,7 +7642,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7362,7 +7655,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -7408,7 +7701,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +7713,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +7726,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 type ListAlertsResponse struct {
@@ -7447,7 +7740,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7459,7 +7752,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7472,7 +7765,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -7505,7 +7798,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7517,7 +7810,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7530,7 +7823,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -7549,7 +7842,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7561,7 +7854,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7574,7 +7867,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -7596,7 +7889,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7608,7 +7901,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7621,7 +7914,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -7658,7 +7951,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7670,7 +7963,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7683,7 +7976,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -7730,7 +8023,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7742,7 +8035,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7755,7 +8048,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -7774,7 +8067,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7786,7 +8079,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7799,7 +8092,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -7817,7 +8110,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7829,7 +8122,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7842,7 +8135,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -7874,7 +8167,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7886,7 +8179,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7899,7 +8192,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -7999,7 +8292,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8011,7 +8304,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8024,7 +8317,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -8068,7 +8361,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8080,7 +8373,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8093,7 +8386,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -8167,7 +8460,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8179,7 +8472,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8192,7 +8485,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Schedule) GetName() string {
@@ -8310,7 +8603,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8322,7 +8615,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8335,7 +8628,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -8363,7 +8656,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8375,7 +8668,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8388,7 +8681,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -8418,7 +8711,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8430,7 +8723,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8443,7 +8736,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -8491,7 +8784,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8503,7 +8796,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8516,7 +8809,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -8542,7 +8835,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8554,7 +8847,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8567,7 +8860,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -8586,7 +8879,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8598,7 +8891,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8611,7 +8904,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -8634,7 +8927,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8646,7 +8939,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8659,7 +8952,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -8693,7 +8986,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8705,7 +8998,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8718,7 +9011,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -8744,7 +9037,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8756,7 +9049,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8769,7 +9062,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -8788,7 +9081,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8800,7 +9093,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8813,7 +9106,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -8837,7 +9130,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8849,7 +9142,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8862,7 +9155,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -8910,7 +9203,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8922,7 +9215,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8935,7 +9228,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -8961,7 +9254,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8973,7 +9266,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8986,7 +9279,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9005,7 +9298,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9017,7 +9310,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9030,7 +9323,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9054,7 +9347,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9066,7 +9359,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9079,7 +9372,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -9126,7 +9419,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9138,7 +9431,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9151,7 +9444,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9170,7 +9463,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9182,7 +9475,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9195,7 +9488,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9214,7 +9507,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9226,7 +9519,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9239,7 +9532,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9262,7 +9555,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9274,7 +9567,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9287,7 +9580,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -9329,7 +9622,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9341,7 +9634,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9354,7 +9647,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -9384,7 +9677,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9396,7 +9689,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9409,7 +9702,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -9449,7 +9742,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9461,7 +9754,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9474,7 +9767,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -9499,7 +9792,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9511,7 +9804,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9524,7 +9817,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -9564,7 +9857,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9576,7 +9869,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9589,7 +9882,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -9607,7 +9900,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9619,7 +9912,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9632,7 +9925,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 type PauseScheduleRequest struct {
@@ -9645,7 +9938,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9657,7 +9950,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9670,7 +9963,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -9696,7 +9989,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9708,7 +10001,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9721,7 +10014,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -9740,7 +10033,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9752,7 +10045,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9765,7 +10058,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -9784,7 +10077,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9796,7 +10089,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9809,7 +10102,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -9828,7 +10121,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9840,7 +10133,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9853,7 +10146,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -9872,7 +10165,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9884,7 +10177,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9897,7 +10190,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -9919,7 +10212,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9931,7 +10224,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9944,7 +10237,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -9984,7 +10277,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9996,7 +10289,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10009,7 +10302,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -10049,7 +10342,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10061,7 +10354,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10074,7 +10367,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Source) GetName() string {
@@ -10206,7 +10499,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10218,7 +10511,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10231,7 +10524,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -10270,7 +10563,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10282,7 +10575,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10295,7 +10588,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -10403,7 +10696,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10415,7 +10708,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10428,7 +10721,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -10467,7 +10760,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10479,7 +10772,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10492,7 +10785,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 type ListSourcesResponse struct {
@@ -10504,7 +10797,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10516,7 +10809,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10529,7 +10822,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -10548,7 +10841,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10560,7 +10853,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10573,7 +10866,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -10592,7 +10885,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10604,7 +10897,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10617,7 +10910,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -10637,7 +10930,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10649,7 +10942,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10662,7 +10955,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -10688,7 +10981,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10700,7 +10993,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10713,7 +11006,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -10732,7 +11025,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10744,7 +11037,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10757,7 +11050,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -10776,7 +11069,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10788,7 +11081,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10801,7 +11094,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -10830,7 +11123,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10842,7 +11135,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10855,7 +11148,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -10969,7 +11262,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10981,7 +11274,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10994,7 +11287,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -11025,7 +11318,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11037,7 +11330,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11050,7 +11343,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -11106,7 +11399,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11118,7 +11411,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11131,7 +11424,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *SliceSource) GetName() string {
@@ -11268,7 +11561,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11280,7 +11573,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11293,7 +11586,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *Platform) GetSource() string {
@@ -11448,7 +11741,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11460,7 +11753,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11473,7 +11766,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -11512,7 +11805,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11524,7 +11817,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11537,7 +11830,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -11574,7 +11867,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11586,7 +11879,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11599,7 +11892,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -11642,7 +11935,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11654,7 +11947,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11667,7 +11960,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -11699,7 +11992,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11711,7 +12004,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11724,7 +12017,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 type ListSliceSourcesResponse struct {
@@ -11736,7 +12029,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11748,7 +12041,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11761,7 +12054,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -11780,7 +12073,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11792,7 +12085,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11805,7 +12098,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -11824,7 +12117,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11836,7 +12129,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11849,7 +12142,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -11871,7 +12164,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11883,7 +12176,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11896,7 +12189,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -11937,7 +12230,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11949,7 +12242,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11962,7 +12255,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -11989,7 +12282,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12001,7 +12294,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12014,7 +12307,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -12040,7 +12333,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12052,7 +12345,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12065,7 +12358,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -12088,7 +12381,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12100,7 +12393,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12113,7 +12406,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -12160,7 +12453,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12172,7 +12465,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12185,7 +12478,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -12207,7 +12500,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12219,7 +12512,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12232,7 +12525,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -12272,7 +12565,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12284,7 +12577,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12297,7 +12590,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -12319,7 +12612,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12331,7 +12624,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12344,7 +12637,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -12384,7 +12677,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12396,7 +12689,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12409,7 +12702,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -12431,7 +12724,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12443,7 +12736,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12456,7 +12749,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -12497,7 +12790,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12509,7 +12802,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12522,7 +12815,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -12551,7 +12844,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12563,7 +12856,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12576,7 +12869,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -12617,7 +12910,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12629,7 +12922,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12642,7 +12935,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -12673,7 +12966,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12685,7 +12978,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12698,7 +12991,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -12752,7 +13045,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12764,7 +13057,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12777,7 +13070,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -12801,7 +13094,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12813,7 +13106,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12826,7 +13119,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -12881,7 +13174,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12893,7 +13186,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12906,7 +13199,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -12940,7 +13233,7 @@ type BulkOrder struct {
 
 func (x *BulkOrder) Reset() {
 	*x = BulkOrder{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12952,7 +13245,7 @@ func (x *BulkOrder) String() string {
 func (*BulkOrder) ProtoMessage() {}
 
 func (x *BulkOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12965,7 +13258,7 @@ func (x *BulkOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkOrder.ProtoReflect.Descriptor instead.
 func (*BulkOrder) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *BulkOrder) GetVerb() string {
@@ -13019,7 +13312,7 @@ type PreviewBulkJobRequest struct {
 
 func (x *PreviewBulkJobRequest) Reset() {
 	*x = PreviewBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13031,7 +13324,7 @@ func (x *PreviewBulkJobRequest) String() string {
 func (*PreviewBulkJobRequest) ProtoMessage() {}
 
 func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13044,7 +13337,7 @@ func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
@@ -13069,7 +13362,7 @@ type PreviewBulkJobResponse struct {
 
 func (x *PreviewBulkJobResponse) Reset() {
 	*x = PreviewBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13081,7 +13374,7 @@ func (x *PreviewBulkJobResponse) String() string {
 func (*PreviewBulkJobResponse) ProtoMessage() {}
 
 func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13094,7 +13387,7 @@ func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *PreviewBulkJobResponse) GetWhere() string {
@@ -13160,7 +13453,7 @@ type BulkKind struct {
 
 func (x *BulkKind) Reset() {
 	*x = BulkKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13172,7 +13465,7 @@ func (x *BulkKind) String() string {
 func (*BulkKind) ProtoMessage() {}
 
 func (x *BulkKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13185,7 +13478,7 @@ func (x *BulkKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
 func (*BulkKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *BulkKind) GetKind() string {
@@ -13235,7 +13528,7 @@ type StartBulkJobRequest struct {
 
 func (x *StartBulkJobRequest) Reset() {
 	*x = StartBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13247,7 +13540,7 @@ func (x *StartBulkJobRequest) String() string {
 func (*StartBulkJobRequest) ProtoMessage() {}
 
 func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13260,7 +13553,7 @@ func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
@@ -13300,7 +13593,7 @@ type StartBulkJobResponse struct {
 
 func (x *StartBulkJobResponse) Reset() {
 	*x = StartBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13312,7 +13605,7 @@ func (x *StartBulkJobResponse) String() string {
 func (*StartBulkJobResponse) ProtoMessage() {}
 
 func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13325,7 +13618,7 @@ func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *StartBulkJobResponse) GetJob() *BulkJob {
@@ -13367,7 +13660,7 @@ type BulkJob struct {
 
 func (x *BulkJob) Reset() {
 	*x = BulkJob{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13379,7 +13672,7 @@ func (x *BulkJob) String() string {
 func (*BulkJob) ProtoMessage() {}
 
 func (x *BulkJob) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13392,7 +13685,7 @@ func (x *BulkJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
 func (*BulkJob) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *BulkJob) GetName() string {
@@ -13566,7 +13859,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13578,7 +13871,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13591,7 +13884,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *BulkRefusal) GetTaskId() string {
@@ -13620,7 +13913,7 @@ type BulkEvent struct {
 
 func (x *BulkEvent) Reset() {
 	*x = BulkEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13632,7 +13925,7 @@ func (x *BulkEvent) String() string {
 func (*BulkEvent) ProtoMessage() {}
 
 func (x *BulkEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13645,7 +13938,7 @@ func (x *BulkEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
 func (*BulkEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
@@ -13686,7 +13979,7 @@ type ListBulkJobsRequest struct {
 
 func (x *ListBulkJobsRequest) Reset() {
 	*x = ListBulkJobsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13698,7 +13991,7 @@ func (x *ListBulkJobsRequest) String() string {
 func (*ListBulkJobsRequest) ProtoMessage() {}
 
 func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13711,7 +14004,7 @@ func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *ListBulkJobsRequest) GetLimit() uint32 {
@@ -13738,7 +14031,7 @@ type ListBulkJobsResponse struct {
 
 func (x *ListBulkJobsResponse) Reset() {
 	*x = ListBulkJobsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13750,7 +14043,7 @@ func (x *ListBulkJobsResponse) String() string {
 func (*ListBulkJobsResponse) ProtoMessage() {}
 
 func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13763,7 +14056,7 @@ func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
@@ -13789,7 +14082,7 @@ type GetBulkJobRequest struct {
 
 func (x *GetBulkJobRequest) Reset() {
 	*x = GetBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13801,7 +14094,7 @@ func (x *GetBulkJobRequest) String() string {
 func (*GetBulkJobRequest) ProtoMessage() {}
 
 func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13814,7 +14107,7 @@ func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *GetBulkJobRequest) GetName() string {
@@ -13833,7 +14126,7 @@ type GetBulkJobResponse struct {
 
 func (x *GetBulkJobResponse) Reset() {
 	*x = GetBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13845,7 +14138,7 @@ func (x *GetBulkJobResponse) String() string {
 func (*GetBulkJobResponse) ProtoMessage() {}
 
 func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13858,7 +14151,7 @@ func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *GetBulkJobResponse) GetJob() *BulkJob {
@@ -13879,7 +14172,7 @@ type PauseBulkJobRequest struct {
 
 func (x *PauseBulkJobRequest) Reset() {
 	*x = PauseBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13891,7 +14184,7 @@ func (x *PauseBulkJobRequest) String() string {
 func (*PauseBulkJobRequest) ProtoMessage() {}
 
 func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13904,7 +14197,7 @@ func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *PauseBulkJobRequest) GetName() string {
@@ -13937,7 +14230,7 @@ type PauseBulkJobResponse struct {
 
 func (x *PauseBulkJobResponse) Reset() {
 	*x = PauseBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13949,7 +14242,7 @@ func (x *PauseBulkJobResponse) String() string {
 func (*PauseBulkJobResponse) ProtoMessage() {}
 
 func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13962,7 +14255,7 @@ func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *PauseBulkJobResponse) GetJob() *BulkJob {
@@ -13983,7 +14276,7 @@ type ContinueBulkJobRequest struct {
 
 func (x *ContinueBulkJobRequest) Reset() {
 	*x = ContinueBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13995,7 +14288,7 @@ func (x *ContinueBulkJobRequest) String() string {
 func (*ContinueBulkJobRequest) ProtoMessage() {}
 
 func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14008,7 +14301,7 @@ func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *ContinueBulkJobRequest) GetName() string {
@@ -14041,7 +14334,7 @@ type ContinueBulkJobResponse struct {
 
 func (x *ContinueBulkJobResponse) Reset() {
 	*x = ContinueBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14053,7 +14346,7 @@ func (x *ContinueBulkJobResponse) String() string {
 func (*ContinueBulkJobResponse) ProtoMessage() {}
 
 func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14066,7 +14359,7 @@ func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
@@ -14087,7 +14380,7 @@ type SetBulkJobRateRequest struct {
 
 func (x *SetBulkJobRateRequest) Reset() {
 	*x = SetBulkJobRateRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14099,7 +14392,7 @@ func (x *SetBulkJobRateRequest) String() string {
 func (*SetBulkJobRateRequest) ProtoMessage() {}
 
 func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14112,7 +14405,7 @@ func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *SetBulkJobRateRequest) GetName() string {
@@ -14145,7 +14438,7 @@ type SetBulkJobRateResponse struct {
 
 func (x *SetBulkJobRateResponse) Reset() {
 	*x = SetBulkJobRateResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14157,7 +14450,7 @@ func (x *SetBulkJobRateResponse) String() string {
 func (*SetBulkJobRateResponse) ProtoMessage() {}
 
 func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14170,7 +14463,7 @@ func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
@@ -14191,7 +14484,7 @@ type StopBulkJobRequest struct {
 
 func (x *StopBulkJobRequest) Reset() {
 	*x = StopBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14203,7 +14496,7 @@ func (x *StopBulkJobRequest) String() string {
 func (*StopBulkJobRequest) ProtoMessage() {}
 
 func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14216,7 +14509,7 @@ func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *StopBulkJobRequest) GetName() string {
@@ -14249,7 +14542,7 @@ type StopBulkJobResponse struct {
 
 func (x *StopBulkJobResponse) Reset() {
 	*x = StopBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14261,7 +14554,7 @@ func (x *StopBulkJobResponse) String() string {
 func (*StopBulkJobResponse) ProtoMessage() {}
 
 func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14274,7 +14567,7 @@ func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *StopBulkJobResponse) GetJob() *BulkJob {
@@ -14500,7 +14793,30 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fWaitResponse\x12\x18\n" +
 	"\asettled\x18\x01 \x01(\bR\asettled\x12)\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x13.taskengine.v1.TaskR\x05tasks\x12\x18\n" +
-	"\amissing\x18\x03 \x03(\tR\amissing\"6\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"\xa3\x01\n" +
+	"\rEventsRequest\x12\x14\n" +
+	"\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n" +
+	"\x05types\x18\x02 \x03(\tR\x05types\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x19\n" +
+	"\bcatch_up\x18\x04 \x01(\bR\acatchUp\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xba\x01\n" +
+	"\x0eEventsResponse\x12)\n" +
+	"\x03gap\x18\x01 \x01(\v2\x17.taskengine.v1.EventGapR\x03gap\x120\n" +
+	"\x06events\x18\x02 \x03(\v2\x18.taskengine.v1.TaskEventR\x06events\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x1f\n" +
+	"\vother_nodes\x18\x05 \x03(\tR\n" +
+	"otherNodes\"\x97\x01\n" +
+	"\tTaskEvent\x12'\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x1d\n" +
+	"\n" +
+	"from_store\x18\x04 \x01(\bR\tfromStore\"\x80\x01\n" +
+	"\bEventGap\x12.\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"6\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -15389,7 +15705,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x13StopBulkJobResponse\x12(\n" +
-	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\x9c3\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\xe53\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -15429,7 +15745,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\bSetLimit\x12\x1e.taskengine.v1.SetLimitRequest\x1a\x1f.taskengine.v1.SetLimitResponse\x12Q\n" +
 	"\n" +
 	"UnsetLimit\x12 .taskengine.v1.UnsetLimitRequest\x1a!.taskengine.v1.UnsetLimitResponse\x12V\n" +
-	"\vWatchLimits\x12!.taskengine.v1.WatchLimitsRequest\x1a\".taskengine.v1.WatchLimitsResponse0\x01\x12K\n" +
+	"\vWatchLimits\x12!.taskengine.v1.WatchLimitsRequest\x1a\".taskengine.v1.WatchLimitsResponse0\x01\x12G\n" +
+	"\x06Events\x12\x1c.taskengine.v1.EventsRequest\x1a\x1d.taskengine.v1.EventsResponse0\x01\x12K\n" +
 	"\bWhyLimit\x12\x1e.taskengine.v1.WhyLimitRequest\x1a\x1f.taskengine.v1.WhyLimitResponse\x12Q\n" +
 	"\n" +
 	"ListAlerts\x12 .taskengine.v1.ListAlertsRequest\x1a!.taskengine.v1.ListAlertsResponse\x12Q\n" +
@@ -15491,7 +15808,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 223)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 227)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -15524,213 +15841,217 @@ var (
 		(*ErrorKind)(nil),                  // 28: taskengine.v1.ErrorKind
 		(*WaitRequest)(nil),                // 29: taskengine.v1.WaitRequest
 		(*WaitResponse)(nil),               // 30: taskengine.v1.WaitResponse
-		(*WhyRequest)(nil),                 // 31: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),                // 32: taskengine.v1.WhyResponse
-		(*Wait)(nil),                       // 33: taskengine.v1.Wait
-		(*Reason)(nil),                     // 34: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),            // 35: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),           // 36: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),               // 37: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                    // 38: taskengine.v1.LogLine
-		(*CancelRequest)(nil),              // 39: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),             // 40: taskengine.v1.CancelResponse
-		(*TreeRequest)(nil),                // 41: taskengine.v1.TreeRequest
-		(*TreeResponse)(nil),               // 42: taskengine.v1.TreeResponse
-		(*TreeTask)(nil),                   // 43: taskengine.v1.TreeTask
-		(*SubmitWorkflowRequest)(nil),      // 44: taskengine.v1.SubmitWorkflowRequest
-		(*SubmitWorkflowResponse)(nil),     // 45: taskengine.v1.SubmitWorkflowResponse
-		(*GetWorkflowRequest)(nil),         // 46: taskengine.v1.GetWorkflowRequest
-		(*GetWorkflowResponse)(nil),        // 47: taskengine.v1.GetWorkflowResponse
-		(*RetryWorkflowRequest)(nil),       // 48: taskengine.v1.RetryWorkflowRequest
-		(*RetryWorkflowResponse)(nil),      // 49: taskengine.v1.RetryWorkflowResponse
-		(*Workflow)(nil),                   // 50: taskengine.v1.Workflow
-		(*WorkflowStep)(nil),               // 51: taskengine.v1.WorkflowStep
-		(*ResumeRequest)(nil),              // 52: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),             // 53: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),                // 54: taskengine.v1.FailRequest
-		(*FailResponse)(nil),               // 55: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),          // 56: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),         // 57: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),              // 58: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),             // 59: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),            // 60: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),           // 61: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),                // 62: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),              // 63: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),             // 64: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),           // 65: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),          // 66: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),             // 67: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),            // 68: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),           // 69: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),          // 70: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                       // 71: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),           // 72: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),          // 73: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),          // 74: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),         // 75: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),         // 76: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 77: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 78: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 79: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 80: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 81: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 82: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 83: taskengine.v1.Rate
-		(*Limit)(nil),                      // 84: taskengine.v1.Limit
-		(*LimitSetting)(nil),               // 85: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 86: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 87: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 88: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 89: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 90: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 91: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 92: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 93: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 94: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 95: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 96: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 97: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 98: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 99: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 100: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 101: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 102: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 103: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 104: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 105: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 106: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 107: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 108: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 109: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 110: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 111: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 112: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 113: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 114: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 115: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 116: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 117: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 118: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 119: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 120: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 121: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 122: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 123: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 124: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 125: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 126: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 127: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 128: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 129: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 130: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 131: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 132: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 133: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 134: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 135: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 136: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 137: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 138: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 139: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 140: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 141: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 142: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 143: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 144: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 145: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 146: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 147: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 148: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 149: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 150: taskengine.v1.Source
-		(*SourcePause)(nil),                // 151: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 152: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 153: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 154: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 155: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 156: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 157: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 158: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 159: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 160: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 161: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 162: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 163: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 164: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 165: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 166: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 167: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 168: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 169: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 170: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 171: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 172: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 173: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 174: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 175: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 176: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 177: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 178: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 179: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 180: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 181: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 182: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 183: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 184: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 185: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 186: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 187: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 188: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 189: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 190: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 191: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 192: taskengine.v1.RetrySlicesResponse
-		(*BulkOrder)(nil),                  // 193: taskengine.v1.BulkOrder
-		(*PreviewBulkJobRequest)(nil),      // 194: taskengine.v1.PreviewBulkJobRequest
-		(*PreviewBulkJobResponse)(nil),     // 195: taskengine.v1.PreviewBulkJobResponse
-		(*BulkKind)(nil),                   // 196: taskengine.v1.BulkKind
-		(*StartBulkJobRequest)(nil),        // 197: taskengine.v1.StartBulkJobRequest
-		(*StartBulkJobResponse)(nil),       // 198: taskengine.v1.StartBulkJobResponse
-		(*BulkJob)(nil),                    // 199: taskengine.v1.BulkJob
-		(*BulkRefusal)(nil),                // 200: taskengine.v1.BulkRefusal
-		(*BulkEvent)(nil),                  // 201: taskengine.v1.BulkEvent
-		(*ListBulkJobsRequest)(nil),        // 202: taskengine.v1.ListBulkJobsRequest
-		(*ListBulkJobsResponse)(nil),       // 203: taskengine.v1.ListBulkJobsResponse
-		(*GetBulkJobRequest)(nil),          // 204: taskengine.v1.GetBulkJobRequest
-		(*GetBulkJobResponse)(nil),         // 205: taskengine.v1.GetBulkJobResponse
-		(*PauseBulkJobRequest)(nil),        // 206: taskengine.v1.PauseBulkJobRequest
-		(*PauseBulkJobResponse)(nil),       // 207: taskengine.v1.PauseBulkJobResponse
-		(*ContinueBulkJobRequest)(nil),     // 208: taskengine.v1.ContinueBulkJobRequest
-		(*ContinueBulkJobResponse)(nil),    // 209: taskengine.v1.ContinueBulkJobResponse
-		(*SetBulkJobRateRequest)(nil),      // 210: taskengine.v1.SetBulkJobRateRequest
-		(*SetBulkJobRateResponse)(nil),     // 211: taskengine.v1.SetBulkJobRateResponse
-		(*StopBulkJobRequest)(nil),         // 212: taskengine.v1.StopBulkJobRequest
-		(*StopBulkJobResponse)(nil),        // 213: taskengine.v1.StopBulkJobResponse
-		nil,                                // 214: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 215: taskengine.v1.Task.HeadersEntry
-		nil,                                // 216: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 217: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 218: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 219: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 220: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 221: taskengine.v1.SetSlicesRequest.ValuesEntry
-		nil,                                // 222: taskengine.v1.PreviewBulkJobResponse.StatesEntry
-		(*timestamppb.Timestamp)(nil),      // 223: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 224: google.protobuf.Duration
+		(*EventsRequest)(nil),              // 31: taskengine.v1.EventsRequest
+		(*EventsResponse)(nil),             // 32: taskengine.v1.EventsResponse
+		(*TaskEvent)(nil),                  // 33: taskengine.v1.TaskEvent
+		(*EventGap)(nil),                   // 34: taskengine.v1.EventGap
+		(*WhyRequest)(nil),                 // 35: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),                // 36: taskengine.v1.WhyResponse
+		(*Wait)(nil),                       // 37: taskengine.v1.Wait
+		(*Reason)(nil),                     // 38: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),            // 39: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),           // 40: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),               // 41: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                    // 42: taskengine.v1.LogLine
+		(*CancelRequest)(nil),              // 43: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),             // 44: taskengine.v1.CancelResponse
+		(*TreeRequest)(nil),                // 45: taskengine.v1.TreeRequest
+		(*TreeResponse)(nil),               // 46: taskengine.v1.TreeResponse
+		(*TreeTask)(nil),                   // 47: taskengine.v1.TreeTask
+		(*SubmitWorkflowRequest)(nil),      // 48: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),     // 49: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),         // 50: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),        // 51: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),       // 52: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),      // 53: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                   // 54: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),               // 55: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),              // 56: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),             // 57: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),                // 58: taskengine.v1.FailRequest
+		(*FailResponse)(nil),               // 59: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),          // 60: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),         // 61: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),              // 62: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),             // 63: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),            // 64: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),           // 65: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),                // 66: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),              // 67: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),             // 68: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),           // 69: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),          // 70: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),             // 71: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),            // 72: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),           // 73: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),          // 74: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                       // 75: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),           // 76: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),          // 77: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),          // 78: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),         // 79: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),         // 80: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 81: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 82: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 83: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 84: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 85: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 86: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 87: taskengine.v1.Rate
+		(*Limit)(nil),                      // 88: taskengine.v1.Limit
+		(*LimitSetting)(nil),               // 89: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 90: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 91: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 92: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 93: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 94: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 95: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 96: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 97: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 98: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 99: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 100: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 101: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 102: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 103: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 104: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 105: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 106: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 107: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 108: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 109: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 110: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 111: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 112: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 113: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 114: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 115: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 116: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 117: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 118: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 119: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 120: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 121: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 122: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 123: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 124: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 125: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 126: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 127: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 128: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 129: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 130: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 131: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 132: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 133: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 134: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 135: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 136: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 137: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 138: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 139: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 140: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 141: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 142: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 143: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 144: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 145: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 146: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 147: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 148: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 149: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 150: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 151: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 152: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 153: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 154: taskengine.v1.Source
+		(*SourcePause)(nil),                // 155: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 156: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 157: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 158: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 159: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 160: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 161: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 162: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 163: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 164: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 165: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 166: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 167: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 168: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 169: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 170: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 171: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 172: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 173: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 174: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 175: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 176: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 177: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 178: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 179: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 180: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 181: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 182: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 183: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 184: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 185: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 186: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 187: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 188: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 189: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 190: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 191: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 192: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 193: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 194: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 195: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 196: taskengine.v1.RetrySlicesResponse
+		(*BulkOrder)(nil),                  // 197: taskengine.v1.BulkOrder
+		(*PreviewBulkJobRequest)(nil),      // 198: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 199: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 200: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 201: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 202: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 203: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 204: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 205: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 206: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 207: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 208: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 209: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 210: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 211: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 212: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 213: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 214: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 215: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 216: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 217: taskengine.v1.StopBulkJobResponse
+		nil,                                // 218: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 219: taskengine.v1.Task.HeadersEntry
+		nil,                                // 220: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 221: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 222: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 223: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 224: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 225: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 226: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		(*timestamppb.Timestamp)(nil),      // 227: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 228: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	223, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	224, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	223, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	214, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	227, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	228, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	227, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	218, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	223, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	227, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -15738,378 +16059,387 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	215, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	223, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	223, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	223, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	223, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	223, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	223, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	219, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	227, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	227, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	227, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	227, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	227, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	227, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	223, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	223, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	223, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	223, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	227, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	227, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	227, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	227, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	223, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	223, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	224, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	227, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	227, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	228, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	13,  // 41: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	34,  // 42: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	33,  // 43: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	223, // 44: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
-	224, // 45: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	223, // 46: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	223, // 47: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	223, // 48: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	224, // 49: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	38,  // 50: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	37,  // 51: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	223, // 52: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	13,  // 53: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	43,  // 54: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	13,  // 55: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	223, // 56: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	224, // 57: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	216, // 58: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	12,  // 59: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	50,  // 60: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	50,  // 61: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	13,  // 62: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	51,  // 63: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	223, // 64: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	223, // 65: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	223, // 66: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	51,  // 67: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	13,  // 68: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	13,  // 69: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	223, // 70: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	224, // 71: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	13,  // 72: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	13,  // 73: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	62,  // 74: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	13,  // 75: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	223, // 76: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	13,  // 77: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	13,  // 78: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	13,  // 79: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	13,  // 80: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	71,  // 81: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	78,  // 82: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	223, // 83: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	224, // 84: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	78,  // 85: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	224, // 86: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	83,  // 87: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	83,  // 88: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	85,  // 89: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	85,  // 90: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	83,  // 91: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	223, // 92: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	84,  // 93: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	84,  // 94: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	83,  // 95: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	84,  // 96: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	84,  // 97: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	224, // 98: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	84,  // 99: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	84,  // 100: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	98,  // 101: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	100, // 102: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	223, // 103: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	99,  // 104: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	223, // 105: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	223, // 106: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	217, // 107: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	223, // 108: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	223, // 109: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	223, // 110: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	218, // 111: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	223, // 112: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	223, // 113: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	223, // 114: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	101, // 115: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	102, // 116: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	103, // 117: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	108, // 118: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	224, // 119: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	219, // 120: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	224, // 121: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	102, // 122: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	224, // 123: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	223, // 124: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	223, // 125: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	223, // 126: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	224, // 127: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	114, // 128: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	115, // 129: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	224, // 130: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	220, // 131: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	224, // 132: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	113, // 133: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	223, // 134: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	117, // 135: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	118, // 136: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	223, // 137: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	118, // 138: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	223, // 139: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	223, // 140: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	116, // 141: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	116, // 142: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	113, // 143: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	123, // 144: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	127, // 145: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	131, // 146: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	131, // 147: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	131, // 148: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	135, // 149: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	135, // 150: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	135, // 151: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	136, // 152: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	113, // 153: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	223, // 154: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	139, // 155: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	223, // 156: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	116, // 157: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	116, // 158: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	223, // 159: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	223, // 160: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	151, // 161: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	152, // 162: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	223, // 163: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	153, // 164: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	223, // 165: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	150, // 166: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	150, // 167: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	150, // 168: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	150, // 169: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	223, // 170: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	150, // 171: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	164, // 172: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	223, // 173: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	224, // 174: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	168, // 175: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	170, // 176: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	223, // 177: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	223, // 178: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	224, // 179: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	223, // 180: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	167, // 181: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	151, // 182: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	168, // 183: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	169, // 184: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	170, // 185: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	223, // 186: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	223, // 187: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	223, // 188: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	223, // 189: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	223, // 190: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	223, // 191: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	165, // 192: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	165, // 193: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	166, // 194: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	166, // 195: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	221, // 196: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	166, // 197: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	166, // 198: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	166, // 199: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	166, // 200: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	166, // 201: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	223, // 202: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	223, // 203: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	166, // 204: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	223, // 205: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	223, // 206: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	166, // 207: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	223, // 208: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
-	224, // 209: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
-	193, // 210: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	222, // 211: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
-	196, // 212: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
-	13,  // 213: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
-	193, // 214: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	199, // 215: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	223, // 216: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
-	223, // 217: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
-	223, // 218: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
-	223, // 219: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
-	200, // 220: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
-	201, // 221: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
-	223, // 222: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
-	199, // 223: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
-	199, // 224: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	199, // 225: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	199, // 226: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	199, // 227: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
-	199, // 228: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	1,   // 229: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 230: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 231: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 232: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 233: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 234: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 235: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 236: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 237: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	31,  // 238: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	41,  // 239: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	44,  // 240: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	46,  // 241: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	48,  // 242: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	35,  // 243: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	39,  // 244: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	52,  // 245: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	54,  // 246: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	56,  // 247: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	58,  // 248: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	60,  // 249: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	63,  // 250: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	65,  // 251: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	67,  // 252: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	69,  // 253: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	72,  // 254: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	74,  // 255: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	76,  // 256: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	79,  // 257: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	86,  // 258: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	88,  // 259: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	90,  // 260: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	92,  // 261: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	94,  // 262: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	96,  // 263: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	104, // 264: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	106, // 265: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	109, // 266: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	111, // 267: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	119, // 268: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	121, // 269: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	123, // 270: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	125, // 271: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	137, // 272: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	140, // 273: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	142, // 274: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	144, // 275: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	128, // 276: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	129, // 277: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	130, // 278: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	146, // 279: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	148, // 280: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	154, // 281: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	156, // 282: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	158, // 283: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	160, // 284: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	162, // 285: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	171, // 286: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	173, // 287: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	175, // 288: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	177, // 289: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	179, // 290: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	181, // 291: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	183, // 292: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	185, // 293: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	187, // 294: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	189, // 295: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	191, // 296: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	194, // 297: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
-	197, // 298: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
-	202, // 299: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
-	204, // 300: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
-	206, // 301: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
-	208, // 302: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
-	210, // 303: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
-	212, // 304: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
-	81,  // 305: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 306: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 307: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 308: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 309: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 310: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 311: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 312: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 313: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 314: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	32,  // 315: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	42,  // 316: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	45,  // 317: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	47,  // 318: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	49,  // 319: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	36,  // 320: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	40,  // 321: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	53,  // 322: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	55,  // 323: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	57,  // 324: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	59,  // 325: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	61,  // 326: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	64,  // 327: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	66,  // 328: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	68,  // 329: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	70,  // 330: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	73,  // 331: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	75,  // 332: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	77,  // 333: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	80,  // 334: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	87,  // 335: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	89,  // 336: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	91,  // 337: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	93,  // 338: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	95,  // 339: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	97,  // 340: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	105, // 341: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	107, // 342: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	110, // 343: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	112, // 344: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	120, // 345: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	122, // 346: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	124, // 347: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	126, // 348: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	138, // 349: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	141, // 350: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	143, // 351: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	145, // 352: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	132, // 353: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	133, // 354: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	134, // 355: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	147, // 356: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	149, // 357: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	155, // 358: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	157, // 359: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	159, // 360: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	161, // 361: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	163, // 362: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	172, // 363: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	174, // 364: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	176, // 365: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	178, // 366: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	180, // 367: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	182, // 368: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	184, // 369: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	186, // 370: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	188, // 371: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	190, // 372: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	192, // 373: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	195, // 374: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
-	198, // 375: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
-	203, // 376: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
-	205, // 377: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
-	207, // 378: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
-	209, // 379: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
-	211, // 380: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
-	213, // 381: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
-	82,  // 382: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	306, // [306:383] is the sub-list for method output_type
-	229, // [229:306] is the sub-list for method input_type
-	229, // [229:229] is the sub-list for extension type_name
-	229, // [229:229] is the sub-list for extension extendee
-	0,   // [0:229] is the sub-list for field type_name
+	228, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
+	34,  // 42: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
+	33,  // 43: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
+	13,  // 44: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
+	227, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
+	227, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
+	227, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
+	13,  // 48: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	38,  // 49: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	37,  // 50: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
+	227, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	228, // 52: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	227, // 53: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	227, // 54: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	227, // 55: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	228, // 56: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	42,  // 57: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	41,  // 58: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	227, // 59: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	13,  // 60: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	47,  // 61: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	13,  // 62: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	227, // 63: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	228, // 64: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	220, // 65: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	12,  // 66: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	54,  // 67: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	54,  // 68: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	13,  // 69: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	55,  // 70: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	227, // 71: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	227, // 72: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	227, // 73: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	55,  // 74: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	13,  // 75: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	13,  // 76: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	227, // 77: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	228, // 78: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	13,  // 79: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	13,  // 80: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	66,  // 81: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	13,  // 82: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	227, // 83: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	13,  // 84: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	13,  // 85: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	13,  // 86: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	13,  // 87: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	75,  // 88: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	82,  // 89: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	227, // 90: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	228, // 91: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	82,  // 92: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	228, // 93: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	87,  // 94: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	87,  // 95: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	89,  // 96: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	89,  // 97: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	87,  // 98: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	227, // 99: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	88,  // 100: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	88,  // 101: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	87,  // 102: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	88,  // 103: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	88,  // 104: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	228, // 105: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	88,  // 106: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	88,  // 107: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	102, // 108: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	104, // 109: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	227, // 110: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	103, // 111: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	227, // 112: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	227, // 113: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	221, // 114: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	227, // 115: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	227, // 116: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	227, // 117: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	222, // 118: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	227, // 119: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	227, // 120: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	227, // 121: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	105, // 122: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	106, // 123: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	107, // 124: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	112, // 125: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	228, // 126: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	223, // 127: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	228, // 128: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	106, // 129: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	228, // 130: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	227, // 131: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	227, // 132: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	227, // 133: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	228, // 134: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	118, // 135: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	119, // 136: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	228, // 137: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	224, // 138: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	228, // 139: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	117, // 140: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	227, // 141: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	121, // 142: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	122, // 143: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	227, // 144: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	122, // 145: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	227, // 146: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	227, // 147: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	120, // 148: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	120, // 149: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	117, // 150: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	127, // 151: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	131, // 152: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	135, // 153: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	135, // 154: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	135, // 155: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	139, // 156: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	139, // 157: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	139, // 158: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	140, // 159: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	117, // 160: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	227, // 161: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	143, // 162: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	227, // 163: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	120, // 164: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	120, // 165: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	227, // 166: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	227, // 167: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	155, // 168: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	156, // 169: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	227, // 170: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	157, // 171: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	227, // 172: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	154, // 173: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	154, // 174: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	154, // 175: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	154, // 176: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	227, // 177: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	154, // 178: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	168, // 179: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	227, // 180: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	228, // 181: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	172, // 182: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	174, // 183: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	227, // 184: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	227, // 185: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	228, // 186: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	227, // 187: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	171, // 188: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	155, // 189: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	172, // 190: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	173, // 191: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	174, // 192: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	227, // 193: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	227, // 194: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	227, // 195: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	227, // 196: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	227, // 197: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	227, // 198: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	169, // 199: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	169, // 200: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	170, // 201: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	170, // 202: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	225, // 203: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	170, // 204: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	170, // 205: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	170, // 206: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	170, // 207: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	170, // 208: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	227, // 209: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	227, // 210: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	170, // 211: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	227, // 212: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	227, // 213: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	170, // 214: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	227, // 215: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	228, // 216: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	197, // 217: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	226, // 218: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	200, // 219: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 220: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	197, // 221: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	203, // 222: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	227, // 223: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	227, // 224: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	227, // 225: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	227, // 226: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	204, // 227: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	205, // 228: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	227, // 229: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	203, // 230: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	203, // 231: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	203, // 232: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	203, // 233: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	203, // 234: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	203, // 235: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	1,   // 236: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 237: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 238: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 239: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 240: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 241: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 242: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 243: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 244: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	35,  // 245: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	45,  // 246: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	48,  // 247: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	50,  // 248: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	52,  // 249: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	39,  // 250: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	43,  // 251: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	56,  // 252: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	58,  // 253: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	60,  // 254: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	62,  // 255: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	64,  // 256: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	67,  // 257: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	69,  // 258: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	71,  // 259: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	73,  // 260: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	76,  // 261: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	78,  // 262: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	80,  // 263: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	83,  // 264: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	90,  // 265: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	92,  // 266: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	94,  // 267: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	96,  // 268: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	98,  // 269: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	31,  // 270: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
+	100, // 271: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	108, // 272: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	110, // 273: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	113, // 274: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	115, // 275: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	123, // 276: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	125, // 277: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	127, // 278: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	129, // 279: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	141, // 280: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	144, // 281: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	146, // 282: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	148, // 283: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	132, // 284: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	133, // 285: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	134, // 286: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	150, // 287: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	152, // 288: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	158, // 289: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	160, // 290: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	162, // 291: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	164, // 292: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	166, // 293: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	175, // 294: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	177, // 295: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	179, // 296: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	181, // 297: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	183, // 298: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	185, // 299: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	187, // 300: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	189, // 301: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	191, // 302: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	193, // 303: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	195, // 304: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	198, // 305: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	201, // 306: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	206, // 307: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	208, // 308: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	210, // 309: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	212, // 310: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	214, // 311: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	216, // 312: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	85,  // 313: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 314: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 315: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 316: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 317: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 318: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 319: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 320: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 321: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 322: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	36,  // 323: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	46,  // 324: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	49,  // 325: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	51,  // 326: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	53,  // 327: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	40,  // 328: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	44,  // 329: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	57,  // 330: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	59,  // 331: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	61,  // 332: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	63,  // 333: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	65,  // 334: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	68,  // 335: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	70,  // 336: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	72,  // 337: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	74,  // 338: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	77,  // 339: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	79,  // 340: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	81,  // 341: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	84,  // 342: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	91,  // 343: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	93,  // 344: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	95,  // 345: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	97,  // 346: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	99,  // 347: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	32,  // 348: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
+	101, // 349: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	109, // 350: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	111, // 351: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	114, // 352: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	116, // 353: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	124, // 354: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	126, // 355: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	128, // 356: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	130, // 357: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	142, // 358: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	145, // 359: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	147, // 360: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	149, // 361: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	136, // 362: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	137, // 363: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	138, // 364: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	151, // 365: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	153, // 366: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	159, // 367: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	161, // 368: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	163, // 369: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	165, // 370: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	167, // 371: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	176, // 372: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	178, // 373: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	180, // 374: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	182, // 375: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	184, // 376: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	186, // 377: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	188, // 378: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	190, // 379: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	192, // 380: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	194, // 381: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	196, // 382: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	199, // 383: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	202, // 384: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	207, // 385: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	209, // 386: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	211, // 387: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	213, // 388: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	215, // 389: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	217, // 390: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	86,  // 391: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	314, // [314:392] is the sub-list for method output_type
+	236, // [236:314] is the sub-list for method input_type
+	236, // [236:236] is the sub-list for extension type_name
+	236, // [236:236] is the sub-list for extension extendee
+	0,   // [0:236] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -16127,19 +16457,19 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[12].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[13].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[44].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[56].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[60].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[85].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[90].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[92].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[115].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[123].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[150].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[152].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[162].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[89].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[94].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[96].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[119].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[127].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[154].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[156].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[166].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -16151,7 +16481,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   223,
+			NumMessages:   227,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -116,6 +116,8 @@ const (
 	TaskServiceUnsetLimitProcedure = "/taskengine.v1.TaskService/UnsetLimit"
 	// TaskServiceWatchLimitsProcedure is the fully-qualified name of the TaskService's WatchLimits RPC.
 	TaskServiceWatchLimitsProcedure = "/taskengine.v1.TaskService/WatchLimits"
+	// TaskServiceEventsProcedure is the fully-qualified name of the TaskService's Events RPC.
+	TaskServiceEventsProcedure = "/taskengine.v1.TaskService/Events"
 	// TaskServiceWhyLimitProcedure is the fully-qualified name of the TaskService's WhyLimit RPC.
 	TaskServiceWhyLimitProcedure = "/taskengine.v1.TaskService/WhyLimit"
 	// TaskServiceListAlertsProcedure is the fully-qualified name of the TaskService's ListAlerts RPC.
@@ -365,6 +367,10 @@ type TaskServiceClient interface {
 	// Several changes in quick succession may make one response. The stream ends after its
 	// timeout, or when the node stops: call WatchLimits again.
 	WatchLimits(context.Context, *v1.WatchLimitsRequest) (*connect.ServerStreamForClient[v1.WatchLimitsResponse], error)
+	// Events sends changes of tasks that this node makes, as they come. The stream ends after a
+	// timeout: call it again with the newest cursor. GET /v1/events has the same as server-sent
+	// events, without a timeout.
+	Events(context.Context, *v1.EventsRequest) (*connect.ServerStreamForClient[v1.EventsResponse], error)
 	// WhyLimit says what a limit, as a whole or for one of its values, counts at the moment:
 	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
 	// start.
@@ -706,6 +712,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("WatchLimits")),
 			connect.WithClientOptions(opts...),
 		),
+		events: connect.NewClient[v1.EventsRequest, v1.EventsResponse](
+			httpClient,
+			baseURL+TaskServiceEventsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Events")),
+			connect.WithClientOptions(opts...),
+		),
 		whyLimit: connect.NewClient[v1.WhyLimitRequest, v1.WhyLimitResponse](
 			httpClient,
 			baseURL+TaskServiceWhyLimitProcedure,
@@ -1003,6 +1015,7 @@ type taskServiceClient struct {
 	setLimit           *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
 	unsetLimit         *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
 	watchLimits        *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
+	events             *connect.Client[v1.EventsRequest, v1.EventsResponse]
 	whyLimit           *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
 	listAlerts         *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
 	testAlerts         *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
@@ -1340,6 +1353,11 @@ func (c *taskServiceClient) UnsetLimit(ctx context.Context, req *v1.UnsetLimitRe
 // WatchLimits calls taskengine.v1.TaskService.WatchLimits.
 func (c *taskServiceClient) WatchLimits(ctx context.Context, req *v1.WatchLimitsRequest) (*connect.ServerStreamForClient[v1.WatchLimitsResponse], error) {
 	return c.watchLimits.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Events calls taskengine.v1.TaskService.Events.
+func (c *taskServiceClient) Events(ctx context.Context, req *v1.EventsRequest) (*connect.ServerStreamForClient[v1.EventsResponse], error) {
+	return c.events.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // WhyLimit calls taskengine.v1.TaskService.WhyLimit.
@@ -1863,6 +1881,10 @@ type TaskServiceHandler interface {
 	// Several changes in quick succession may make one response. The stream ends after its
 	// timeout, or when the node stops: call WatchLimits again.
 	WatchLimits(context.Context, *v1.WatchLimitsRequest, *connect.ServerStream[v1.WatchLimitsResponse]) error
+	// Events sends changes of tasks that this node makes, as they come. The stream ends after a
+	// timeout: call it again with the newest cursor. GET /v1/events has the same as server-sent
+	// events, without a timeout.
+	Events(context.Context, *v1.EventsRequest, *connect.ServerStream[v1.EventsResponse]) error
 	// WhyLimit says what a limit, as a whole or for one of its values, counts at the moment:
 	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
 	// start.
@@ -2200,6 +2222,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("WatchLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceEventsHandler := connect.NewServerStreamHandlerSimple(
+		TaskServiceEventsProcedure,
+		svc.Events,
+		connect.WithSchema(taskServiceMethods.ByName("Events")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceWhyLimitHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceWhyLimitProcedure,
 		svc.WhyLimit,
@@ -2528,6 +2556,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceUnsetLimitHandler.ServeHTTP(w, r)
 		case TaskServiceWatchLimitsProcedure:
 			taskServiceWatchLimitsHandler.ServeHTTP(w, r)
+		case TaskServiceEventsProcedure:
+			taskServiceEventsHandler.ServeHTTP(w, r)
 		case TaskServiceWhyLimitProcedure:
 			taskServiceWhyLimitHandler.ServeHTTP(w, r)
 		case TaskServiceListAlertsProcedure:
@@ -2757,6 +2787,10 @@ func (UnimplementedTaskServiceHandler) UnsetLimit(context.Context, *v1.UnsetLimi
 
 func (UnimplementedTaskServiceHandler) WatchLimits(context.Context, *v1.WatchLimitsRequest, *connect.ServerStream[v1.WatchLimitsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.WatchLimits is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Events(context.Context, *v1.EventsRequest, *connect.ServerStream[v1.EventsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Events is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error) {
