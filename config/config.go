@@ -33,6 +33,7 @@ type Config struct {
 	Limits    map[string]policy.Limit
 	Types     map[string]Type
 	Alerts    Alerts
+	On        map[string]Hook
 	Schedules map[string]schedule.Definition
 	Workflows map[string]*workflow.Definition
 	Sources   map[string]Source

@@ -90,6 +90,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`alerts.targets.NAME.webhook`":            "alerts: {targets: {NAME: {webhook: {url: http://h, %s}}}}",
 		"`alerts.targets.NAME.exec`":               "alerts: {targets: {NAME: {exec: {command: [a], %s}}}}",
 		"`alerts.targets.NAME.smtp`":               "alerts: {targets: {NAME: {smtp: {server: 'h:25', from: a@b, to: a@b, %s}}}}",
+		"`on.NAME`":                                "on: {NAME: {where: state=error, url: 'http://h/', %s}}",
 		"`alerts.rules.NAME`":                      "alerts: {targets: {l: {log: true}}, rules: {NAME: {when: errors, %s}}}",
 		"`types.TYPE.max_backlog`":                 around(typed, "max_backlog: {max: 1, %s}"),
 		"`types.TYPE.ordering`":                    around(typed, "ordering: {%s}"),

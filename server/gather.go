@@ -88,6 +88,9 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	if s := g.sources.Load(); s != nil {
 		sourceMetrics((*s).Counts(), out)
 	}
+	if hooks := g.hooks.Load(); hooks != nil {
+		hookMetrics((*hooks)(), out)
+	}
 	keys(node.engine, gauge, out)
 	roles(node.engine.Roles(), gauge)
 	limits(node.engine.LimitTotals(), gauge)

@@ -33,11 +33,12 @@ type Metrics struct {
 	commits       prometheus.Observer
 	commitsFailed prometheus.Counter
 
-	node    atomic.Pointer[nodeParts]    // read at each scrape; nil before Watch
-	health  atomic.Pointer[Health]       // likewise; nil before WatchHealth
-	sources atomic.Pointer[Sources]      // likewise; nil before WatchSources
-	slices  atomic.Pointer[[]slicesSeen] // likewise; nil while this node does not know them; WatchSlices stores them
-	overdue atomic.Pointer[overdue]      // likewise; nil while this node does not know it; WatchSchedules stores it
+	node    atomic.Pointer[nodeParts]                    // read at each scrape; nil before Watch
+	health  atomic.Pointer[Health]                       // likewise; nil before WatchHealth
+	sources atomic.Pointer[Sources]                      // likewise; nil before WatchSources
+	slices  atomic.Pointer[[]slicesSeen]                 // likewise; nil while this node does not know them; WatchSlices stores them
+	overdue atomic.Pointer[overdue]                      // likewise; nil while this node does not know it; WatchSchedules stores it
+	hooks   atomic.Pointer[func() map[string]HookCounts] // likewise; nil before WatchHooks
 }
 
 // nodeParts are the parts of a running node that health and metrics read.

@@ -35,12 +35,17 @@ func NewWebhook(url string, headers map[string]string, timeout time.Duration) *W
 	}}
 }
 
-// Send implements [Target]. A status of 300 or above is a failure.
+// Send implements [Target].
 func (w *Webhook) Send(ctx context.Context, n alert.Notification) error {
 	body, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
+	return w.Post(ctx, n.ID, body)
+}
+
+// Post posts JSON with an id, by which the receiver knows a request that it has had before. A status of 300 or above is a failure.
+func (w *Webhook) Post(ctx context.Context, id string, body []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("the server did not answer within %v", w.timeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
@@ -49,7 +54,7 @@ func (w *Webhook) Send(ctx context.Context, n alert.Notification) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "taskengine")
-	req.Header.Set("Idempotency-Key", n.ID)
+	req.Header.Set("Idempotency-Key", id)
 	for name, value := range w.headers {
 		req.Header.Set(name, value)
 	}

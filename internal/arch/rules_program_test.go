@@ -41,7 +41,7 @@ var programRules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "timeslice", "workflow", "internal/access", "internal/place", "internal/redact", "internal/suggest", "internal/tlsfiles", "internal/units"},
+		May: []string{"alert", "filter", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "timeslice", "workflow", "internal/access", "internal/place", "internal/redact", "internal/suggest", "internal/tlsfiles", "internal/units"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies and definitions of schedules, workflows and sources; cmd/taskengine builds things from it",
 	},
@@ -74,9 +74,14 @@ var programRules = []rule{
 		Why: "what a node observes becomes facts here; package alert decides",
 	},
 	{
+		Of:  "cmd/taskengine/internal/hooks",
+		May: []string{"alert/target", "config", "engine", "filter", "task", "internal/wakeup", "server", "storage"},
+		Why: "what the engine knows of changes is sent by what sends notifications",
+	},
+	{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
-			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
+			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors", "cmd/taskengine/internal/hooks",
 			"bulk", "bulk/jobs", "cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "coord/guid", "coord/kafka", "coord/postgres",
 			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/redact", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog",
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/hooks"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/engine"
@@ -100,6 +101,7 @@ func (p *parts) open(ctx context.Context) error {
 		return err
 	}
 	p.openAlerts()
+	p.openHooks()
 	return p.openAPI(ctx, share.API)
 }
 
@@ -291,6 +293,20 @@ func (p *parts) openAlerts() {
 		default:
 			p.alerts.Leave(ctx)
 		}
+		return nil
+	})
+}
+
+// openHooks begins to post changes of tasks to the URLs of the configuration.
+func (p *parts) openHooks() {
+	n := p.node
+	if len(n.Config.On) == 0 {
+		return
+	}
+	all := hooks.Start(hooks.Config{Hooks: n.Config.On, Node: n.Name, Engine: p.engine, Store: p.store, Log: n.Log})
+	n.metrics.WatchHooks(all.Counts)
+	p.add("the hooks", func(context.Context) error {
+		all.Stop()
 		return nil
 	})
 }
