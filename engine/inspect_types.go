@@ -73,7 +73,7 @@ type Depths = cluster.Depths
 // was due.
 //
 // On a store that is a [storage.LiveCounter] the numbers are the counts of the store. Of another store at most
-// 10 000 submitted tasks of a type are counted, 10 000 waiting tasks and 1000 tasks in error of all types,
+// 10 000 submitted tasks of a type are counted, 10 000 waiting tasks and, without a [storage.KindCounter], 1000 tasks in error of all types,
 // and besides the types that are configured or handled at most 100 others. The oldest task is looked for in
 // some of the groups of a type if it has very many.
 func (e *Engine) Depths() (Depths, bool) { return e.cluster.Depths() }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -191,11 +192,36 @@ func TestOneNodeTellsThatTasksHaveBecomeErrors(t *testing.T) {
 	})
 }
 
-// Of a store that does not count its tasks, the monitor reads the tasks in error.
-func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
+// uncounted is a store without an index of kinds of errors.
+type uncounted struct{ *memory.Store }
+
+func (uncounted) CountKinds(context.Context, []string, int) ([]storage.KindCount, bool, error) {
+	return nil, false, errors.ErrUnsupported
+}
+
+// Of a store that does not count its tasks, the monitor counts the kinds of their errors.
+func TestErrorsAreToldByTheirKinds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l logs
 		e := joinTallied(t, memory.New(), &l, local.New(), "mail")
+		for range 1_500 {
+			e.submit(engine.Request{Type: "mail"})
+		}
+		time.Sleep(time.Minute)
+		if got, want := l.warnings(), []string{`msg="tasks have become errors and wait for a person; see why, then resume or fail them" types="[mail: 1500 (1500 more)]"`}; !slices.Equal(got, want) {
+			t.Errorf("it said %q, want %q", got, want)
+		}
+		if d, ok := e.Depths(); !ok || d.ErrorsCut || len(d.Types) != 1 || d.Types[0].Error != 1500 || d.Types[0].Kinds != 1 {
+			t.Errorf("the depths are %+v, %v", d, ok)
+		}
+	})
+}
+
+// Of a store without such an index, the monitor reads the tasks in error.
+func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var l logs
+		e := joinTallied(t, uncounted{memory.New()}, &l, local.New(), "mail")
 		tells := func(when string, want ...string) {
 			t.Helper()
 			time.Sleep(time.Minute)

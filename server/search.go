@@ -42,7 +42,11 @@ func (a *API) count(ctx context.Context, where string, rest storage.Filter) (eng
 	if err != nil {
 		return engine.Counted{}, invalid("where: %w", err)
 	}
-	return a.engine.CountWhere(ctx, f.And(filter.Of(rest.States, rest.Types, "")))
+	f = f.And(filter.Of(rest.States, rest.Types, ""))
+	if err := a.permitWhere(ctx, f); err != nil {
+		return engine.Counted{}, err
+	}
+	return a.engine.CountWhere(ctx, f)
 }
 
 // ListErrors returns the kinds of the errors of tasks.

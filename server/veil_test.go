@@ -149,6 +149,10 @@ func TestAFilterByWhatATokenDoesNotShowIsRefused(t *testing.T) {
 			if got := connect.CodeOf(err) == connect.CodePermissionDenied; got != slices.Contains(denied, token) || err != nil && !got {
 				t.Errorf("%s by %s: %v", where, token, err)
 			}
+			_, err = c.Count(t.Context(), &taskenginev1.CountRequest{Where: where})
+			if got := connect.CodeOf(err) == connect.CodePermissionDenied; got != slices.Contains(denied, token) || err != nil && !got {
+				t.Errorf("counted with %s by %s: %v", where, token, err)
+			}
 			if strings.Contains(where, "payload") || strings.Contains(where, "result") {
 				continue // kinds of errors are not selected by them
 			}

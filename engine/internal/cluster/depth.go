@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,13 +19,14 @@ const (
 	mostTypes = 100   // types that are not configured
 	mostHeads = 100   // reads to find the oldest task of a type
 	mostKeys  = 1_000 // ordering keys with tasks behind their heads
+	mostKinds = 1_000 // kinds of errors of a type
 	queuePage = 100   // queues that are listed at once
 
 	// For a store that does not count while rows change.
 	mostReady   = 10_000 // submitted tasks of a type
 	mostPages   = 500    // reads to count them
 	mostWaiting = 10_000 // waiting tasks of all types
-	mostErrors  = 1_000  // tasks in error of all types
+	mostErrors  = 1_000  // tasks in error of all types, of a store without an index of kinds
 	mostBehind  = 1_000  // tasks behind the head of an ordering key
 	mostOrdered = 10_000 // tasks behind heads
 	mostScanned = 20_000 // rows that are read to find them
@@ -36,6 +38,9 @@ const (
 type Depths struct {
 	At    time.Time // when it looked, by the clock of the tasks
 	Types []Depth   // of each type that has such tasks, sorted by type
+
+	// ErrorsCut says that there may be more tasks in error than are counted, also of types that are left out.
+	ErrorsCut bool
 }
 
 // errors returns how many tasks are in error, as a store counts them.
@@ -53,6 +58,7 @@ func (d *Depths) errors() map[storage.StateType]int64 {
 type Depth struct {
 	Type                      string
 	Waiting, Submitted, Error int64     // tasks in these states
+	Kinds                     int       // how many kinds of errors its tasks in error have; 0 if the store does not count them
 	Oldest                    time.Time // the least Rank.ReadyAt of its submitted tasks; zero if there is none, or it was not looked for
 	More                      bool      // a bound was met: there may be more tasks, or an older one
 }
@@ -61,7 +67,7 @@ type Depth struct {
 // reports false if the duty of Monitor is another node's, or the store could not be read.
 func (k *Cluster) Depths() (Depths, bool) {
 	if d := k.depths.Load(); d != nil {
-		return Depths{d.At, slices.Clone(d.Types)}, true
+		return Depths{d.At, slices.Clone(d.Types), d.ErrorsCut}, true
 	}
 	return Depths{}, false
 }
@@ -85,7 +91,7 @@ func (k *Cluster) lookForDepths(ctx context.Context, counts map[storage.StateTyp
 		}
 		return
 	}
-	k.depths.Store(&Depths{At: d.at, Types: d.sorted()})
+	k.depths.Store(&Depths{At: d.at, Types: d.sorted(), ErrorsCut: d.isCut})
 }
 
 // depths are found by one goroutine.
@@ -93,7 +99,8 @@ type depths struct {
 	store storage.Store
 	at    time.Time
 	types map[string]*Depth
-	left  int // how many reads of the type that is being read may follow
+	isCut bool // there may be more tasks in error
+	left  int  // how many reads of the type that is being read may follow
 }
 
 func (d *depths) of(typ string) *Depth {
@@ -127,6 +134,9 @@ func (d *depths) complete(ctx context.Context, counts map[storage.StateType]int6
 		case task.Error:
 			t.Error = tasks
 		}
+	}
+	if _, err := d.countErrors(ctx, false); err != nil {
+		return err
 	}
 	if err := d.readBehind(ctx, false); err != nil {
 		return err
@@ -172,12 +182,53 @@ func (d *depths) count(ctx context.Context, configured []string) error {
 	if err != nil {
 		return fmt.Errorf("count tasks in error: %w", err)
 	}
+	cut := !page.Next.IsZero()
+	// The index does not have tasks without the text of an error.
+	indexed := cut && !slices.ContainsFunc(page.Tasks, func(t *task.Task) bool { return t.LastError == "" })
+	if counted, err := d.countErrors(ctx, indexed); err != nil || counted && indexed {
+		return err
+	}
+	d.isCut = cut
 	for _, f := range page.Tasks {
 		t := d.of(f.Type)
 		t.Error++
-		t.More = t.More || !page.Next.IsZero()
+		t.More = t.More || cut
 	}
 	return nil
+}
+
+// countErrors counts the kinds of errors of the tasks in error by an index of the store, and with adds also these tasks. It reports false if
+// they cannot be counted so.
+func (d *depths) countErrors(ctx context.Context, adds bool) (bool, error) {
+	s, ok := d.store.(storage.KindCounter)
+	if !ok {
+		return false, nil
+	}
+	counts, complete, err := s.CountKinds(ctx, nil, mostKinds)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("count kinds of errors: %w", err)
+	case !complete:
+		return false, nil
+	}
+	type kind struct {
+		of  task.ErrorKind
+		typ string
+	}
+	seen := make(map[kind]bool)
+	for _, c := range counts {
+		t := d.of(c.Type)
+		if one := (kind{c.Kind, c.Type}); !seen[one] {
+			seen[one] = true
+			t.Kinds++
+		}
+		if adds {
+			t.Error += c.Rows
+		}
+	}
+	return true, nil
 }
 
 // countReady counts the submitted tasks of each configured type, and of some others.

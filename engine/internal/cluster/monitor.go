@@ -71,16 +71,16 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 		k.lookForDepths(ctx, nil)
 		if d := k.depths.Load(); d != nil {
 			counts := d.errors()
-			k.logErrors(w, counts, total(counts) >= mostErrors)
+			k.logErrors(w, counts, d.ErrorsCut)
 		}
 	} else {
 		counts, err := counter.Count(ctx, storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Error}})
 		if err != nil {
 			return err
 		}
-		k.logErrors(w, counts, false)
 		found = unhandledOf(counts, v.isRun)
 		k.lookForDepths(ctx, counts)
+		k.logErrors(w, counts, false)
 	}
 	if len(v.members) == 0 {
 		return nil // which nodes there are is not known
@@ -95,17 +95,15 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 	return nil
 }
 
-// total returns the sum of counts.
-func total(counts map[storage.StateType]int64) (n int64) {
-	for _, tasks := range counts {
-		n += tasks
-	}
-	return n
-}
-
 // logErrors logs which types have more tasks in error than before. If isCut, there may be more of them than counted.
 func (k *Cluster) logErrors(w *watch, counts map[storage.StateType]int64, isCut bool) {
-	if more := w.moreErrors(counts, isCut); len(more) > 0 {
+	kinds := make(map[string]int)
+	if d := k.depths.Load(); d != nil {
+		for _, t := range d.Types {
+			kinds[t.Type] = t.Kinds
+		}
+	}
+	if more := w.moreErrors(counts, kinds, isCut); len(more) > 0 {
 		k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", more)
 	}
 }
@@ -143,8 +141,8 @@ type watch struct {
 	unhandled map[string]bool  // types that had ready tasks and that no node handled, and whether that was logged
 }
 
-// moreErrors returns the types with more tasks in error than before, and how many, sorted.
-func (w *watch) moreErrors(counts map[storage.StateType]int64, isCut bool) (more []string) {
+// moreErrors returns the types with more tasks in error than before, how many, and of how many kinds if there are several, sorted.
+func (w *watch) moreErrors(counts map[storage.StateType]int64, kinds map[string]int, isCut bool) (more []string) {
 	failed := make(map[string]int64)
 	for of, tasks := range counts {
 		if of.State != task.Error {
@@ -154,6 +152,8 @@ func (w *watch) moreErrors(counts map[storage.StateType]int64, isCut bool) (more
 		switch added := tasks - w.errors[of.Type]; {
 		case added > 0 && isCut:
 			more = append(more, fmt.Sprintf("%s: %d or more", of.Type, tasks))
+		case added > 0 && kinds[of.Type] > 1:
+			more = append(more, fmt.Sprintf("%s: %d of %d kinds (%d more)", of.Type, tasks, kinds[of.Type], added))
 		case added > 0:
 			more = append(more, fmt.Sprintf("%s: %d (%d more)", of.Type, tasks, added))
 		}

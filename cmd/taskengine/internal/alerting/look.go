@@ -21,8 +21,6 @@ import (
 const (
 	// newestErrors is the number of tasks in error to read for the details of an alert.
 	newestErrors = 100
-	// mostErrors is how many tasks in error the engine counts on a store that does not count.
-	mostErrors = 1000
 	// crashWindow is the time within which crashes are counted.
 	crashWindow = 10 * time.Minute
 	// readPatience bounds each read of a look.
@@ -114,12 +112,10 @@ func (l *look) tasks(ctx context.Context, seen *alert.Look, depths engine.Depths
 	if l.wanted[alert.Errors] && inError > 0 && !depths.At.Equal(l.errors.at) {
 		l.readErrors(ctx, depths.At)
 	}
-	_, isExact := l.config.Store.(storage.LiveCounter)
-	isCut := !isExact && inError >= mostErrors
 	for _, d := range depths.Types {
 		if d.Error > 0 {
 			seen.Facts = append(seen.Facts, alert.Fact{
-				Kind: alert.Errors, Subject: d.Type, Node: l.name, Value: float64(d.Error), More: isCut, News: l.errors.news[d.Type], Detail: l.errors.detail[d.Type],
+				Kind: alert.Errors, Subject: d.Type, Node: l.name, Value: float64(d.Error), More: depths.ErrorsCut, News: l.errors.news[d.Type], Detail: ofKinds(d.Kinds, l.errors.detail[d.Type]),
 			})
 		}
 		if !d.Oldest.IsZero() {
@@ -130,7 +126,7 @@ func (l *look) tasks(ctx context.Context, seen *alert.Look, depths engine.Depths
 		seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.Unhandled, Subject: u.Type, Node: l.name, Value: float64(u.Tasks), More: u.More})
 	}
 	seen.Whole = append(seen.Whole, alert.QueueAge, alert.Unhandled)
-	if !isCut {
+	if !depths.ErrorsCut {
 		seen.Whole = append(seen.Whole, alert.Errors)
 	}
 }
@@ -150,6 +146,14 @@ func (l *look) readErrors(ctx context.Context, at time.Time) {
 			l.errors.detail[t.Type] = detailOf(t)
 		}
 	}
+}
+
+// ofKinds adds to a detail of how many kinds the errors are, if they are of several.
+func ofKinds(kinds int, detail string) string {
+	if kinds < 2 {
+		return detail
+	}
+	return fmt.Sprintf("errors of %d kinds, see taskengine errors; %s", kinds, detail)
 }
 
 // detailOf names a task and its last error.
