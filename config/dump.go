@@ -13,12 +13,15 @@ import (
 // resolved, so the secrets that they stand for are not shown. Secrets that are written out are
 // masked, see [masked]. Apart from masked values, reading the YAML from the folder of the file
 // gives the same configuration.
-func (c *Config) String() string {
+func (c *Config) String() string { return c.dump(false) }
+
+// dump is String, with the secrets that are written out if reveals is set.
+func (c *Config) dump(reveals bool) string {
 	tree := c.tree
 	if tree == nil {
 		tree = &node{}
 	}
-	b := &dump{of: c}
+	b := &dump{of: c, reveals: reveals}
 	dumpObject(b, root, tree, 0)
 	return b.String()
 }
@@ -26,7 +29,8 @@ func (c *Config) String() string {
 // dump writes a configuration.
 type dump struct {
 	strings.Builder
-	of *Config
+	of      *Config
+	reveals bool // secrets are not masked
 }
 
 func dumpObject(b *dump, o *object, n *node, depth int) {
@@ -63,12 +67,12 @@ func dumpValue(b *dump, key string, s shape, n *node, depth int) {
 		dumpNested(b, key, depth, func(b *dump) { dumpObject(b, s, n, depth+1) })
 		return
 	case databaseURL:
-		if hidden := hidePasswords(n.text); hidden != n.text {
+		if hidden := hidePasswords(n.text); hidden != n.text && !b.reveals {
 			fmt.Fprintf(b, "%s%s: %q # its password is not shown\n", indent(depth), key, hidden)
 			return
 		}
 	case guarded:
-		if hidden := s.hide(key, n.text); hidden != n.text && !isReference(n.text) {
+		if hidden := s.hide(key, n.text); hidden != n.text && !isReference(n.text) && !b.reveals {
 			fmt.Fprintf(b, "%s%s: %q # secrets are not shown\n", indent(depth), key, hidden)
 			return
 		}
@@ -98,7 +102,7 @@ func dumpValue(b *dump, key string, s shape, n *node, depth int) {
 
 // dumpNested writes a key and below it the output of body, or {} if that is empty.
 func dumpNested(b *dump, key string, depth int, body func(b *dump)) {
-	under := &dump{of: b.of}
+	under := &dump{of: b.of, reveals: b.reveals}
 	body(under)
 	if under.Len() == 0 {
 		fmt.Fprintf(b, "%s%s: {}\n", indent(depth), key)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -102,7 +103,7 @@ type API struct {
 	workflows  map[string]*workflow.Definition // by name; never changed
 	audit      *slog.Logger                    // nil for none
 	tokens     func() *access.Tokens           // nil: every caller may do everything
-	redaction  Redaction                       // never changed
+	redaction  atomic.Pointer[Redaction]       // replaced by SetRedaction, and never changed
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
 	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error, func(ctx context.Context, types ...string) error)
 
@@ -119,10 +120,11 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit, redaction: c.Redaction,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), jobs: jobs.Of(c.Engine), stopping: make(chan struct{}),
 	}
+	api.SetRedaction(c.Redaction)
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)
 	}
@@ -145,6 +147,9 @@ func NewAPI(c APIConfig) *API {
 	api.Handler = api.admitted(unhurried(api.metered(mux)))
 	return api
 }
+
+// SetRedaction replaces the redaction, for requests that come later.
+func (a *API) SetRedaction(r Redaction) { a.redaction.Store(&r) }
 
 // unhurried takes the time limits of a listener from requests that last as long as the client wants.
 func unhurried(h http.Handler) http.Handler {

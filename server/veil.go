@@ -29,6 +29,7 @@ type veil struct {
 	api     *API
 	ctx     context.Context
 	content bool // the caller sees content, but for redacted values
+	redacts Redaction
 }
 
 // veilOf returns the veil of the caller of a request; nil if it may see everything.
@@ -37,14 +38,14 @@ func (a *API) veilOf(ctx context.Context) *veil {
 	if c == nil {
 		return nil
 	}
-	t := a.tokens().Find(c.hash)
+	t, redacts := a.tokens().Find(c.hash), *a.redaction.Load()
 	switch {
 	case t == nil: // it was revoked since
-		return &veil{a, ctx, false}
-	case t.May(access.Submit) && (t.May(access.Reveal) || len(a.redaction) == 0):
+		return &veil{a, ctx, false, redacts}
+	case t.May(access.Submit) && (t.May(access.Reveal) || len(redacts) == 0):
 		return nil
 	}
-	return &veil{a, ctx, t.May(access.Submit)}
+	return &veil{a, ctx, t.May(access.Submit), redacts}
 }
 
 // veiled hides what the caller may not see in a response.
@@ -86,7 +87,7 @@ func (v *veil) message(m protoreflect.Message) {
 			m.Where = redact.Mark
 		}
 	case *taskenginev1.Alert:
-		if m.Detail = v.pattern(m.GetDetail()); m.GetDetail() != "" && len(v.api.redaction) > 0 { // it may quote any task
+		if m.Detail = v.pattern(m.GetDetail()); m.GetDetail() != "" && len(v.redacts) > 0 { // it may quote any task
 			m.Detail = redact.Mark
 		}
 	case *taskenginev1.UnsentAlerts:
@@ -117,10 +118,10 @@ func (v *veil) pattern(text string, types ...string) string {
 
 // rules returns what is redacted of tasks of a type. Those that belong to the engine have in them the content of tasks of other types.
 func (v *veil) rules(typ string) redact.Rules {
-	if (typ == "" || task.IsReservedType(typ) || strings.HasPrefix(typ, "taskengine.")) && len(v.api.redaction) > 0 {
+	if (typ == "" || task.IsReservedType(typ) || strings.HasPrefix(typ, "taskengine.")) && len(v.redacts) > 0 {
 		return redact.Rules{{Of: "payload"}, {Of: "result"}, {Of: "checkpoint"}}
 	}
-	return v.api.redaction[typ]
+	return v.redacts[typ]
 }
 
 // task hides what a task has.
@@ -187,7 +188,7 @@ func (v *veil) bulkKind(m *taskenginev1.BulkKind) {
 
 // kind returns the error of a task, by its id, and the pattern of that.
 func (v *veil) kind(sample, text string) (shown, pattern string) {
-	if id, err := task.ParseID(sample); err == nil && len(v.api.redaction) > 0 {
+	if id, err := task.ParseID(sample); err == nil && len(v.redacts) > 0 {
 		text = v.hiddenOf(id)(text)
 	}
 	if pattern = task.ErrorPattern(text); !v.content {
@@ -247,7 +248,7 @@ func (v *veil) why(m *taskenginev1.WhyResponse) {
 
 // workflow hides the output of a workflow, which has results of its steps.
 func (v *veil) workflow(m *taskenginev1.Workflow) {
-	if m.GetOutput() != "" && (!v.content || len(v.api.redaction) > 0) {
+	if m.GetOutput() != "" && (!v.content || len(v.redacts) > 0) {
 		m.Output = `"` + redact.Mark + `"`
 	}
 }
@@ -311,7 +312,7 @@ func (a *API) permitWhere(ctx context.Context, where filter.Filter) error {
 // every value.
 func (v *veil) covered(types []string, of string, path []string) (string, bool) {
 	if len(types) == 0 {
-		types = slices.Sorted(maps.Keys(v.api.redaction))
+		types = slices.Sorted(maps.Keys(v.redacts))
 	}
 	for _, typ := range types {
 		if rules := v.rules(typ); rules.Covers(of, path) || of == "error" && len(rules) > 0 {

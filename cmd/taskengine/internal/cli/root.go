@@ -39,7 +39,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
 	root.AddCommand(
 		newRun(a), newDev(a), newTestServer(a),
-		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigSchema(a)),
+		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigDiff(a), newConfigSchema(a)),
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSignal(a)),

@@ -27,7 +27,7 @@ type Node struct {
 	Extra   map[string]task.Handler        // handlers of further types than Config has; may be nil
 	Manager *systemd.Manager               // is notified of the state of the node; may be nil
 	Again   func() (*config.Config, error) // reads the configuration again; nil if Reloads is nil
-	Reloads chan struct{}                  // each value asks for a reload of the plugins; nil for none
+	Reloads chan struct{}                  // each value asks for a reload; nil for none
 
 	Manual  time.Time     // of a node for tests, see [engine.Config]; zero for none
 	Serving func(Running) // called once the API is served; may be nil
@@ -86,7 +86,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 func (n *Node) serve(stop context.Context, p *parts) error {
 	serving, over := context.WithCancel(stop)
 	var all sync.WaitGroup
-	all.Go(func() { n.reloadAsAsked(serving, p.handlers) })
+	all.Go(func() { n.reloadAsAsked(serving, p) })
 	all.Go(func() { n.metrics.WatchSchedules(serving, p.engine) })
 	all.Go(func() { n.metrics.WatchSlices(serving, p.engine, p.slices) })
 	defer all.Wait()

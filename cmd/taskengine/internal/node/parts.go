@@ -22,6 +22,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/hooks"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
+	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/internal/redact"
@@ -264,9 +265,13 @@ func (p *parts) followSchedules() {
 
 // applySchedules makes the schedules be as the configuration says.
 func (p *parts) applySchedules(ctx context.Context) error {
+	return p.applySchedulesOf(ctx, p.node.Config)
+}
+
+func (p *parts) applySchedulesOf(ctx context.Context, c *config.Config) error {
 	all := scheduler.Of(p.engine)
-	for _, name := range slices.Sorted(maps.Keys(p.node.Config.Schedules)) {
-		outcome, err := all.ApplyLater(ctx, name, p.node.Config.Schedules[name])
+	for _, name := range slices.Sorted(maps.Keys(c.Schedules)) {
+		outcome, err := all.ApplyLater(ctx, name, c.Schedules[name])
 		switch {
 		case errors.Is(err, scheduler.ErrUnreadable), errors.Is(err, scheduler.ErrTaken): // no reason to run nothing else
 			p.node.Log.Error("cannot apply a schedule of the configuration", "schedule", name, "error", err)
@@ -318,7 +323,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if err != nil {
 		return err
 	}
-	redaction, err := n.redaction()
+	redaction, err := redactionOf(n.Config)
 	if err != nil {
 		return err
 	}
@@ -360,10 +365,10 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	return nil
 }
 
-// redaction returns what callers of the API see only with the role reveal.
-func (n *Node) redaction() (server.Redaction, error) {
+// redactionOf returns what callers of the API see only with the role reveal.
+func redactionOf(c *config.Config) (server.Redaction, error) {
 	all := make(server.Redaction)
-	for name, t := range n.Config.Types {
+	for name, t := range c.Types {
 		rules, err := redact.ParseAll(t.Redact)
 		if err != nil {
 			return nil, fmt.Errorf("types.%s.redact: %w", name, err)
