@@ -61,6 +61,16 @@ type Limit struct {
 
 	// Held is how many permits the node has of these values, if the scope is the cluster.
 	Held int64
+
+	// Uses are Used and Held of each node that answered and has the limit, the asked one first, of [Client.Limits] in a cluster.
+	Uses []LimitUse
+}
+
+// LimitUse is how much of a limit a node uses.
+type LimitUse struct {
+	Node string // its name
+	Used int64  // as in [Limit]
+	Held int64  // likewise
 }
 
 // LimitSetting is a setting of a limit, which replaces that of the configuration until it is unset.
@@ -144,6 +154,7 @@ func limitOf(m *taskenginev1.Limit) *Limit {
 		Name: m.GetName(), Value: m.GetValue(), Configured: m.GetConfigured(), Of: m.GetOf(), Per: m.GetPer(), Scope: LimitScope(m.GetScope()),
 		Max: m.GetMax(), Rate: rateOf(m.GetRate()), Paused: m.GetPaused(), ConfiguredMax: m.GetConfiguredMax(),
 		ConfiguredRate: rateOf(m.GetConfiguredRate()), Inherited: all(m.GetInherited(), limitSettingOf), Used: m.GetUsed(), Held: m.GetHeld(),
+		Uses: all(m.GetUses(), limitUseOf),
 	}
 	if s := m.GetSetting(); s != nil {
 		l.Setting = new(limitSettingOf(s))
@@ -178,4 +189,8 @@ func setLimitMessage(name string, l *LimitChange) *taskenginev1.SetLimitRequest 
 
 func unsetLimitMessage(name string, l *LimitUnset) *taskenginev1.UnsetLimitRequest {
 	return &taskenginev1.UnsetLimitRequest{Name: name, Value: l.Value, IfVersion: l.IfVersion, By: l.By}
+}
+
+func limitUseOf(m *taskenginev1.LimitUse) LimitUse {
+	return LimitUse{Node: m.GetNode(), Used: m.GetUsed(), Held: m.GetHeld()}
 }

@@ -157,6 +157,10 @@ func (s Setting) Clone() Setting {
 // engine defines their scopes and values.
 const LimitsSetting = "limits"
 
+// SecretSetting is the name of the setting with the secret by which the nodes of a cluster recognize each other. It is not for
+// display.
+const SecretSetting = "secret"
+
 // Config keeps settings that may change while nodes run. A setting has a name, and a value for each
 // of some scopes. A name and a scope may be any valid UTF-8 without NUL, "" included.
 type Config interface {

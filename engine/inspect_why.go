@@ -392,14 +392,14 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	since := t.StartedAt.Format(time.RFC3339)
 	switch at, node := e.cluster.Locate(t); at {
 	case cluster.RunsThere:
-		return Reason{Code: CodeRunning, Text: fmt.Sprintf("attempt %d runs on node %s since %s", t.Attempt, node, since)}, true
+		return Reason{Code: CodeRunning, Text: fmt.Sprintf("attempt %d runs on node %s since %s", t.Attempt, node.Name, since)}, true
 	case cluster.RunnerGone:
 		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on node %s, which is gone; it is recovered when that is certain", t.Attempt, since, t.Node)}, true
 	case cluster.StartsThere:
 		if !e.cluster.IsQueueRun(t.Queue()) {
 			return Reason{}, false // it owns the shard, as no node runs the type, or the value
 		}
-		return Reason{Code: CodeElsewhere, Text: "node " + node + " is to start it, and knows why it does not"}, true
+		return Reason{Code: CodeElsewhere, Text: "node " + node.Name + " is to start it, and knows why it does not"}, true
 	}
 	return Reason{}, false
 }

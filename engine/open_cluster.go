@@ -106,6 +106,29 @@ func (e *Engine) Incarnation() task.ID { return e.cluster.Incarnation() }
 // node cannot prove that it is alive, and if it was opened without a Membership.
 func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
 
+// NodeOf returns the other node that runs a task, or is to start it; false if no other node that is alive does. The task is
+// not read again.
+func (e *Engine) NodeOf(t *task.Task) (coord.Member, bool) {
+	if e.cluster.IsOurs(t.Owner) && t.State == task.Processing {
+		return coord.Member{}, false
+	}
+	at, node := e.cluster.Locate(t)
+	return node, at == cluster.RunsThere || at == cluster.StartsThere
+}
+
+// Shards returns of how many shards this node starts tasks, of any type.
+func (e *Engine) Shards() int {
+	owned := e.cluster.Owned()
+	any := owned.Any()
+	if any == nil {
+		return task.ShardCount
+	}
+	return len(any.List())
+}
+
+// Slots returns how many slots the tasks of this node may take at once; 0 is no limit.
+func (e *Engine) Slots() int { return e.config.Policies.Slots }
+
 // Advertise makes the URL of the API of this node known to the other nodes, which have it in their lists of members.
 func (e *Engine) Advertise(address string) { e.cluster.Advertise(address) }
 

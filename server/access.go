@@ -13,10 +13,11 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
+	grpcpeer "google.golang.org/grpc/peer"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/server/peer"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/workflow"
 )
@@ -58,6 +59,11 @@ func (a *API) admit(ctx context.Context, path, authorization string, from origin
 			return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("there is no method %.80q", method))
 		}
 	}
+	return a.admitCaller(ctx, c, method)
+}
+
+// admitCaller returns the context of a request of a caller with a token, or why it is refused.
+func (a *API) admitCaller(ctx context.Context, c *caller, method string) (context.Context, error) {
 	if t := a.tokens().Find(c.hash); t != nil {
 		c.name = t.Name
 	}
@@ -200,7 +206,14 @@ func (a *API) admitted(h http.Handler) http.Handler {
 		if path == EventsPath {
 			path = procedures + "Events"
 		}
-		ctx, err := a.admit(r.Context(), path, r.Header.Get("Authorization"), origin{r.RemoteAddr, isSocket(local)})
+		from := origin{r.RemoteAddr, isSocket(local)}
+		var ctx context.Context
+		var err error
+		if signed := r.Header.Get(peer.Header); signed != "" {
+			ctx, err = a.admitPeer(r.Context(), r.URL.Path, signed, from)
+		} else {
+			ctx, err = a.admit(r.Context(), path, r.Header.Get("Authorization"), from)
+		}
 		if err == nil {
 			h.ServeHTTP(w, r.WithContext(ctx))
 			return
@@ -223,7 +236,7 @@ func (a *API) admitGRPC(ctx context.Context, path string) (context.Context, erro
 		authorization = sent[0]
 	}
 	from := origin{}
-	if p, ok := peer.FromContext(ctx); ok {
+	if p, ok := grpcpeer.FromContext(ctx); ok {
 		from = origin{p.Addr.String(), isSocket(p.LocalAddr)}
 	}
 	return a.admit(ctx, path, authorization, from)

@@ -121,6 +121,7 @@ var least = map[string]access.Role{
 	"ResumeType": access.Manage, "ResumeKey": access.Manage, "SkipKey": access.Manage, "DrainWorker": access.Manage, "SetLimit": access.Manage, "UnsetLimit": access.Manage,
 	"SilenceAlerts": access.Manage, "UnsilenceAlerts": access.Manage, "PauseSchedule": access.Manage, "ResumeSchedule": access.Manage,
 	"PauseSchedules": access.Manage, "ResumeSchedules": access.Manage, "TriggerSchedule": access.Manage, "BackfillSchedule": access.Manage,
+	"ListNodes": access.View, "DrainNode": access.Admin,
 	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
 	"PreviewBulkJob": access.View, "ListBulkJobs": access.View, "GetBulkJob": access.View, "StartBulkJob": access.Manage, "PauseBulkJob": access.Manage, "ContinueBulkJob": access.Manage, "SetBulkJobRate": access.Manage, "StopBulkJob": access.Manage,
 	"Version": "",

@@ -19,6 +19,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/schedule/scheduler"
+	"github.com/taskengine/taskengine/server/peer"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/tasklog"
@@ -74,6 +75,12 @@ type APIConfig struct {
 	// Redaction has what callers with a token see only with the role reveal. It is the same on all nodes.
 	Redaction Redaction
 
+	// Peers are the other nodes of the cluster, which requests ask for what this node does not know. Nil: it is alone.
+	Peers *peer.Peers
+
+	// Stop has the node stop after its running tasks. It returns at once. Nil: DrainNode cannot.
+	Stop func(reason string)
+
 	// Tokens returns the tokens that are valid now. Then callers need one, except callers on a Unix socket that send
 	// none. Nil: every caller may do everything.
 	Tokens func() *access.Tokens
@@ -94,10 +101,13 @@ type API struct {
 	build      Build
 	node       string
 	log        *slog.Logger
-	metrics    *Metrics                        // nil for none
-	taskLog    *tasklog.Log                    // nil for none
-	alerts     Alerts                          // nil for none
-	workers    Workers                         // nil for none
+	metrics    *Metrics            // nil for none
+	taskLog    *tasklog.Log        // nil for none
+	alerts     Alerts              // nil for none
+	workers    Workers             // nil for none
+	peers      *peer.Peers         // nil for none
+	stop       func(reason string) // nil for none
+	started    time.Time
 	sources    Sources                         // nil for none
 	slices     *slicer.Sources                 // nil for none
 	workflows  map[string]*workflow.Definition // by name; never changed
@@ -120,7 +130,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, peers: c.Peers, stop: c.Stop, started: time.Now(), sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), jobs: jobs.Of(c.Engine), stopping: make(chan struct{}),
 	}
@@ -144,7 +154,7 @@ func NewAPI(c APIConfig) *API {
 	))
 	mux.HandleFunc("GET "+EventsPath, api.serveEvents)
 	api.intake = newIntake(api.maxRequest, api.log)
-	api.Handler = api.admitted(unhurried(api.metered(mux)))
+	api.Handler = api.greeting(api.admitted(unhurried(api.metered(mux))))
 	return api
 }
 

@@ -82,6 +82,8 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "ListTypes", a.ListTypes),
 		unary(a, "PauseType", a.PauseType),
 		unary(a, "ResumeType", a.ResumeType),
+		unary(a, "ListNodes", a.ListNodes),
+		unary(a, "DrainNode", a.DrainNode),
 		unary(a, "ListWorkers", a.ListWorkers),
 		unary(a, "DrainWorker", a.DrainWorker),
 		unary(a, "ListLimits", a.ListLimits),

@@ -9,19 +9,46 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/server/peer"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
 // limitTries is how often a change of a limit is tried while its setting changes concurrently.
 const limitTries = 10
 
 // ListLimits returns all limits.
-func (a *API) ListLimits(ctx context.Context, _ *taskenginev1.ListLimitsRequest) (*taskenginev1.ListLimitsResponse, error) {
+func (a *API) ListLimits(ctx context.Context, req *taskenginev1.ListLimitsRequest) (*taskenginev1.ListLimitsResponse, error) {
 	all, err := a.engine.Limits(ctx)
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	return &taskenginev1.ListLimitsResponse{Limits: limitsOf(all)}, nil
+	res := &taskenginev1.ListLimitsResponse{Limits: limitsOf(all)}
+	answers, silent := ask(ctx, a, func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (*taskenginev1.ListLimitsResponse, error) {
+		return c.ListLimits(ctx, req)
+	})
+	res.Silent = silent
+	if len(answers) > 0 {
+		a.addUses(res.Limits, answers)
+	}
+	return res, nil
+}
+
+// addUses says in limits how much each node uses of them.
+func (a *API) addUses(limits []*taskenginev1.Limit, answers []peer.Answer[*taskenginev1.ListLimitsResponse]) {
+	type key struct{ name, value string }
+	by := make(map[key]*taskenginev1.Limit, len(limits))
+	for _, l := range limits {
+		by[key{l.GetName(), l.GetValue()}] = l
+		l.Uses = []*taskenginev1.LimitUse{{Node: text(a.node), Used: l.GetUsed(), Held: l.GetHeld()}}
+	}
+	for _, one := range answers {
+		for _, l := range one.Res.GetLimits() {
+			if own := by[key{l.GetName(), l.GetValue()}]; own != nil {
+				own.Uses = append(own.Uses, &taskenginev1.LimitUse{Node: text(nodeName(&one.Node)), Used: l.GetUsed(), Held: l.GetHeld()})
+			}
+		}
+	}
 }
 
 // GetLimit returns one limit, or one of its values.
@@ -186,14 +213,22 @@ func (a *API) WhyLimit(ctx context.Context, req *taskenginev1.WhyLimitRequest) (
 	res := &taskenginev1.WhyLimitResponse{Limit: limitOf(&why.LimitStatus), NextStart: stamp(why.NextStart), NodesProblem: text(why.NodesProblem)}
 	for _, t := range why.Tasks {
 		res.Tasks = append(res.Tasks, &taskenginev1.LimitTask{
-			Id: t.ID.String(), Type: text(t.Type), Slots: uint32(t.Weight), StartedAt: stamp(t.StartedAt),
+			Id: t.ID.String(), Type: text(t.Type), Slots: uint32(t.Weight), StartedAt: stamp(t.StartedAt), Node: text(a.node),
 		})
 	}
 	for _, q := range why.Queued {
-		res.Queued = append(res.Queued, &taskenginev1.LimitQueue{Type: text(q.Type), Tasks: int64(q.Tasks)})
+		res.Queued = append(res.Queued, &taskenginev1.LimitQueue{Type: text(q.Type), Tasks: int64(q.Tasks), Node: text(a.node)})
 	}
 	for _, n := range why.Nodes {
 		res.Nodes = append(res.Nodes, &taskenginev1.LimitNode{Node: text(n.Node), Held: int64(n.Held), Want: int64(n.Want), Since: stamp(n.Since)})
+	}
+	answers, silent := ask(ctx, a, func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (*taskenginev1.WhyLimitResponse, error) {
+		return c.WhyLimit(ctx, req)
+	})
+	res.Silent = silent
+	for _, one := range answers {
+		res.Tasks = append(res.Tasks, one.Res.GetTasks()...)
+		res.Queued = append(res.Queued, one.Res.GetQueued()...)
 	}
 	return res, nil
 }

@@ -32,29 +32,28 @@ func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 }
 
 func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, send func(*taskenginev1.TaskLogsResponse) error) error {
-	if a.taskLog == nil {
+	if a.taskLog == nil && a.peers == nil {
 		return connect.NewError(connect.CodeUnimplemented, errNoTaskLog)
 	}
-	id, err := parseID(req.GetId())
-	if err != nil {
+	q := logQuery{attempt: req.GetAttempt(), follow: req.GetFollow(), isFirst: req.GetCursor() == ""}
+	var err error
+	if q.id, err = parseID(req.GetId()); err != nil {
 		return a.answer(err)
 	}
-	at, err := tasklog.ParseCursor(req.GetCursor())
-	if err != nil {
+	if q.cursors, err = parseCursors(a.node, req.GetCursor()); err != nil {
 		return a.answer(invalid("cursor: %w", err))
 	}
 	timeout, err := pollOf(req.GetTimeout())
 	if err != nil {
 		return a.answer(err)
 	}
-	var since time.Time
-	t, err := a.engine.Get(ctx, id)
-	gone := errors.Is(err, task.ErrNotFound)
+	t, err := a.engine.Get(ctx, q.id)
+	q.gone = errors.Is(err, task.ErrNotFound)
 	switch {
 	case err == nil, errors.Is(err, engine.ErrUnreadable):
-		since = t.CreatedAt
+		q.since = t.CreatedAt
 		err = a.permit(ctx, t.Type)
-	case !gone:
+	case !q.gone:
 		return a.answer(err)
 	default:
 		err = a.permitFilter(ctx, nil) // its type is not known
@@ -62,23 +61,18 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	if err != nil {
 		return err
 	}
-	if send, err = a.veiledLines(ctx, id, gone, send); err != nil {
+	if send, err = a.veiledLines(ctx, q.id, q.gone, send); err != nil {
 		return a.answer(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
-	lines := &logSender{
-		elsewhere: func() []engine.RanElsewhere { return a.elsewhere(ctx, id, gone) },
-		reader:    a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), emit: rechecked(a, ctx, send),
-		missing: gone && req.GetCursor() == "",
-	}
-	if req.GetFollow() && !gone {
-		err = lines.follow(ctx, a.taskLog, a.engine, id)
+	send = rechecked(a, ctx, send)
+	nodes, unknown := a.others(ctx)
+	if len(nodes) > 0 || unknown != nil {
+		err = a.mergeLogs(ctx, q, nodes, unknown, send)
 	} else {
-		err = lines.finish(ctx)
-	}
-	if err != nil && polled(ctx) {
-		err = lines.send(false)
+		q.byAttempt = ctx.Value(askedKey{}) != nil
+		err = a.ownLogs(ctx, q, send)
 	}
 	if err != nil {
 		return a.answer(err)
@@ -86,10 +80,49 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	return nil
 }
 
+// logQuery is a request for the lines of a task.
+type logQuery struct {
+	id        task.ID
+	since     time.Time // when the task was added; zero if it is gone
+	gone      bool      // there is no task with the id
+	attempt   uint32    // 0 for all
+	follow    bool
+	isFirst   bool       // it has no cursor
+	cursors   logCursors // of the nodes
+	byAttempt bool       // for a node that merges: no response has lines of two attempts, and with follow an empty one follows the lines that there are
+}
+
+// ownLogs sends the lines that this node has.
+func (a *API) ownLogs(ctx context.Context, q logQuery, send func(*taskenginev1.TaskLogsResponse) error) error {
+	if a.taskLog == nil {
+		return connect.NewError(connect.CodeFailedPrecondition, errNoTaskLog)
+	}
+	at, err := tasklog.ParseCursor(q.cursors[a.node])
+	if err != nil {
+		return invalid("cursor: %w", err)
+	}
+	lines := &logSender{
+		elsewhere: func() []engine.RanElsewhere { return a.elsewhere(ctx, q.id, q.gone) },
+		reader:    a.taskLog.Reader(q.id, q.since, at), node: a.node, attempt: q.attempt, byAttempt: q.byAttempt, emit: send,
+		missing: q.gone && q.isFirst,
+	}
+	if q.follow && !q.gone {
+		err = lines.follow(ctx, a.taskLog, a.engine, q.id)
+	} else {
+		err = lines.finish(ctx)
+	}
+	if err != nil && polled(ctx) {
+		err = lines.send(false)
+	}
+	return err
+}
+
 // logSender sends the lines of a reader.
 type logSender struct {
-	reader  *tasklog.Reader
-	attempt uint32 // the attempt to send; 0 for all
+	reader    *tasklog.Reader
+	node      string // its name
+	attempt   uint32 // the attempt to send; 0 for all
+	byAttempt bool   // see logQuery
 
 	elsewhere func() []engine.RanElsewhere // which attempts ran on other nodes
 	emit      func(*taskenginev1.TaskLogsResponse) error
@@ -124,6 +157,12 @@ func (s *logSender) follow(ctx context.Context, log *tasklog.Log, e *engine.Engi
 					return err
 				}
 			}
+			if s.byAttempt {
+				s.byAttempt = false // from now on, lines are sent as they come
+				if err := s.send(false); err != nil {
+					return err
+				}
+			}
 		case <-more:
 			more = nil
 			delay.Reset(followDelay)
@@ -149,15 +188,22 @@ func (s *logSender) finish(ctx context.Context) error {
 
 // read reads all lines and sends full responses. It keeps the lines of the last response.
 func (s *logSender) read(ctx context.Context) error {
+	before, at := s.reader.Cursor(), s.reader.Cursor() // after the line before, and after this one
 	for line, err := range s.reader.Lines(ctx) {
 		if err != nil {
 			return err
 		}
+		before, at = at, s.reader.Cursor()
 		s.missing = false
 		if s.attempt != 0 && s.attempt != line.Attempt {
 			continue
 		}
-		s.lines = append(s.lines, lineOf(line))
+		if n := len(s.lines); s.byAttempt && n > 0 && s.lines[n-1].GetAttempt() != line.Attempt {
+			if err := s.sendTo(before, false); err != nil {
+				return err
+			}
+		}
+		s.lines = append(s.lines, lineOf(line, s.node))
 		s.size += len(line.Message) + len(line.Attrs)
 		if len(s.lines) == logLines || s.size >= logBytes {
 			if err := s.send(false); err != nil {
@@ -168,17 +214,26 @@ func (s *logSender) read(ctx context.Context) error {
 	return nil
 }
 
-func (s *logSender) send(complete bool) error {
-	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: s.reader.Cursor().String(), Complete: complete}
+func (s *logSender) send(complete bool) error { return s.sendTo(s.reader.Cursor(), complete) }
+
+// sendTo sends the lines, which end at a cursor.
+func (s *logSender) sendTo(at tasklog.Cursor, complete bool) error {
+	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: at.String(), Complete: complete}
 	s.lines, s.size = nil, 0
 	if complete {
-		for _, ran := range s.elsewhere() {
-			if s.attempt == 0 || s.attempt == ran.Attempt {
-				res.Elsewhere = append(res.Elsewhere, &taskenginev1.RanElsewhere{Attempt: ran.Attempt, Node: text(ran.Node), Alive: ran.IsAlive, Here: ran.IsHere})
-			}
-		}
+		res.Elsewhere = ranElsewhere(s.elsewhere(), s.attempt)
 	}
 	return s.emit(res)
+}
+
+// ranElsewhere returns the message of attempts on other nodes: of one attempt, or of all with 0.
+func ranElsewhere(all []engine.RanElsewhere, attempt uint32) (out []*taskenginev1.RanElsewhere) {
+	for _, ran := range all {
+		if attempt == 0 || attempt == ran.Attempt {
+			out = append(out, &taskenginev1.RanElsewhere{Attempt: ran.Attempt, Node: text(ran.Node), Alive: ran.IsAlive, Here: ran.IsHere})
+		}
+	}
+	return out
 }
 
 // elsewhere returns which attempts of a task ran on other nodes, as far as its row is there.
@@ -193,9 +248,9 @@ func (a *API) elsewhere(ctx context.Context, id task.ID, gone bool) []engine.Ran
 	return a.engine.Elsewhere(t)
 }
 
-func lineOf(l tasklog.Line) *taskenginev1.LogLine {
+func lineOf(l tasklog.Line, node string) *taskenginev1.LogLine {
 	return &taskenginev1.LogLine{
 		Attempt: l.Attempt, Time: timestamppb.New(l.Time), Level: l.Level.String(), Message: text(l.Message),
-		Attrs: text(string(l.Attrs)), Dropped: uint64(l.Dropped), Cut: l.Cut,
+		Attrs: text(string(l.Attrs)), Dropped: uint64(l.Dropped), Cut: l.Cut, Node: text(node),
 	}
 }

@@ -49,6 +49,7 @@ var rights = map[string]right{
 	"ListKeys":         {access.View, ofAll},
 	"GetKey":           {access.View, ofAll},
 	"ListWorkers":      {access.View, ofAll},
+	"ListNodes":        {access.View, ofAll},
 	"ListLimits":       {access.View, ofAll},
 	"GetLimit":         {access.View, ofAll},
 	"WatchLimits":      {access.View, ofAll},
@@ -101,6 +102,7 @@ var rights = map[string]right{
 	"ResetPlatform":    {access.Manage, ofAll},
 	"RetrySlices":      {access.Manage, ofAll},
 
+	"DrainNode":       {access.Admin, ofAll},
 	"ApplySchedule":   {access.Admin, ofAll},
 	"ApplySchedules":  {access.Admin, ofAll},
 	"DeleteSchedule":  {access.Admin, ofAll},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -277,20 +278,46 @@ func (a *API) Why(ctx context.Context, req *taskenginev1.WhyRequest) (*taskengin
 			}
 		}
 	}
-	res := &taskenginev1.WhyResponse{Task: summaryOf(t), Reasons: reasonsOf(reasons)}
+	res := &taskenginev1.WhyResponse{Task: summaryOf(t), Reasons: reasonsOf(reasons), Node: text(a.node)}
 	if !req.GetHistory() {
-		return res, nil
+		return a.whyElsewhere(ctx, req, res, t), nil
 	}
 	_, h, err := a.engine.WaitHistory(ctx, id)
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res.NotedSince, res.Node = stamp(h.Since), text(h.Node)
+	res.NotedSince = stamp(h.Since)
 	for _, w := range h.Waits {
 		res.Waits = append(res.Waits, &taskenginev1.Wait{
 			Code: w.Code, Text: text(w.Text), Limit: w.Limit, Value: text(w.Value),
 			Total: durationpb.New(w.For), From: stamp(w.From), Until: stamp(w.Until),
 		})
 	}
-	return res, nil
+	return a.whyElsewhere(ctx, req, res, t), nil
+}
+
+// whyElsewhere returns the answer of the node that runs a task, or is to start it, in place of that of this node.
+func (a *API) whyElsewhere(ctx context.Context, req *taskenginev1.WhyRequest, own *taskenginev1.WhyResponse, t *task.Task) *taskenginev1.WhyResponse {
+	if len(own.GetReasons()) == 0 || a.peers == nil || ctx.Value(askedKey{}) != nil {
+		return own
+	}
+	if code := own.GetReasons()[0].GetCode(); code != engine.CodeElsewhere && code != engine.CodeRunning {
+		return own
+	}
+	node, isOther := a.engine.NodeOf(t)
+	if !isOther {
+		return own
+	}
+	var answer *taskenginev1.WhyResponse
+	err := a.peers.AskOne(a.forCaller(ctx), &node, func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (err error) {
+		answer, err = c.Why(ctx, req)
+		return err
+	})
+	switch {
+	case err == nil:
+		return answer
+	case connect.CodeOf(err) != connect.CodeNotFound:
+		own.Silent = append(own.Silent, silentOf(&node, err))
+	}
+	return own
 }

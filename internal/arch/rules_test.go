@@ -354,11 +354,17 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	{
 		Of: "server",
 		May: []string{
-			"server/proto/...", "alert", "bulk", "bulk/jobs", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
+			"server/peer", "server/proto/...", "alert", "bulk", "bulk/jobs", "coord", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
 			"internal/access", "internal/ratelog", "internal/redact", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
+	},
+	{
+		Of:  "server/peer",
+		May: []string{"coord", "task", "internal/access", "internal/ratelog", "server/proto/..."},
+		Out: []string{"connectrpc.com/connect"},
+		Why: "nodes ask each other without the engine that answers",
 	},
 	{
 		Of:  "server/proto",

@@ -20,6 +20,7 @@ const (
 	exitConflict    = 5
 	exitNotAllowed  = 6
 	exitUnavailable = 7
+	exitPartial     = 10
 	exitSignal      = 128 // plus the number of the signal
 )
 

@@ -81,7 +81,7 @@ func TestTheLogOfATaskIsShownAndFollowed(t *testing.T) {
 	}
 
 	silent := n.ok(t, "task", "add", "nobody")
-	if r := n.cli(t, "task", "logs", silent); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, "has logged nothing here") {
+	if r := n.cli(t, "task", "logs", silent); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, "has logged nothing there") {
 		t.Errorf("a task without a log gives %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	const nobody = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/task"
 )
@@ -30,25 +31,24 @@ func (k *Cluster) StartableIn(q task.Queue) *task.Shards {
 	return owned.Of(k.ownedAs(q))
 }
 
-// Locate returns where a task is that this node does not hold. It returns the name of the other node
-// with RunsThere and StartsThere.
-func (k *Cluster) Locate(t *task.Task) (at Location, node string) {
+// Locate returns where a task is that this node does not hold. It returns the other node with RunsThere and StartsThere.
+func (k *Cluster) Locate(t *task.Task) (at Location, node coord.Member) {
 	v := k.view.Load()
 	switch {
 	case len(v.members) == 0:
-		return Here, ""
+		return Here, node
 	case t.State == task.Processing:
 		if m := v.member(t.Owner); m != nil {
-			return RunsThere, m.Name
+			return RunsThere, *m
 		}
-		return RunnerGone, ""
+		return RunnerGone, node
 	case v.owned.Has(k.ownedAs(t.Queue()), t.Shard):
-		return Here, ""
+		return Here, node
 	}
 	for _, m := range v.members {
 		if theirs := assign(m.Incarnation, v.members, k.config.Places); theirs.Has(k.ownedAs(t.Queue()), t.Shard) {
-			return StartsThere, m.Name
+			return StartsThere, m
 		}
 	}
-	return Here, ""
+	return Here, node
 }

@@ -263,8 +263,8 @@ func TestANodeSaysWhereATaskIs(t *testing.T) {
 			{"of a", task.Task{Type: "work", State: task.Submitted, Shard: ours}, Here, ""},
 			{"of b", task.Task{Type: "work", State: task.Submitted, Shard: theirs}, StartsThere, "b"},
 		} {
-			if at, node := a.Locate(&c.row); at != c.at || node != c.node {
-				t.Errorf("a task that %s is at %d of %q, want %d of %q", c.name, at, node, c.at, c.node)
+			if at, node := a.Locate(&c.row); at != c.at || node.Name != c.node {
+				t.Errorf("a task that %s is at %d of %q, want %d of %q", c.name, at, node.Name, c.at, c.node)
 			}
 		}
 	})

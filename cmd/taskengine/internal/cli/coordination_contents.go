@@ -105,7 +105,11 @@ func keptOf(c coord.Contents) (all []keptJSON) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
 		for _, s := range c.Settings[name] {
-			all = append(all, keptJSON{Kind: "setting", Name: name, Scope: &s.Scope, Value: string(s.Value), Version: s.Version})
+			value := string(s.Value)
+			if name == coord.SecretSetting {
+				value = "(not shown)"
+			}
+			all = append(all, keptJSON{Kind: "setting", Name: name, Scope: &s.Scope, Value: value, Version: s.Version})
 		}
 	}
 	return all

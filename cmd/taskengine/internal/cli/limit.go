@@ -125,10 +125,26 @@ func (a *app) showLimitRows(limits ...*taskenginev1.Limit) error {
 	now := time.Now()
 	rows := make([][]string, len(limits))
 	for i, l := range limits {
+		used, nodes := usedWords(l)
 		rows[i] = []string{
-			limitID(l), l.GetOf(), l.GetPer(), l.GetScope(), maxWords(l.GetMax()), fmt.Sprint(l.GetUsed()), rateWords(l.GetRate()), yesNo(l.GetPaused()),
+			limitID(l), l.GetOf(), l.GetPer(), l.GetScope(), maxWords(l.GetMax()), used, nodes, rateWords(l.GetRate()), yesNo(l.GetPaused()),
 			settingWords(l.GetSetting(), now),
 		}
 	}
-	return a.printTable([]string{"LIMIT", "OF", "PER", "SCOPE", "MAX", "USED", "RATE", "PAUSED", "SET"}, rows, "PER", "SCOPE")
+	return a.printTable([]string{"LIMIT", "OF", "PER", "SCOPE", "MAX", "USED", "BY", "RATE", "PAUSED", "SET"}, rows, "BY", "PER", "SCOPE")
+}
+
+// usedWords returns how many slots of a limit tasks take, on all nodes that have answered, and on each that runs some.
+func usedWords(l *taskenginev1.Limit) (used, nodes string) {
+	if len(l.GetUses()) == 0 {
+		return fmt.Sprint(l.GetUsed()), ""
+	}
+	sum := int64(0)
+	var by []string
+	for _, u := range l.GetUses() {
+		if sum += u.GetUsed(); u.GetUsed() > 0 {
+			by = append(by, fmt.Sprintf("%s %d", u.GetNode(), u.GetUsed()))
+		}
+	}
+	return fmt.Sprint(sum), strings.Join(by, ", ")
 }

@@ -17,7 +17,10 @@ func newLimitList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showLimitRows(res.GetLimits()...)
+				if err := a.showLimitRows(res.GetLimits()...); err != nil {
+					return err
+				}
+				return a.partial(res.GetSilent(), true)
 			})
 		},
 	}

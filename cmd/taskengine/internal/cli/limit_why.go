@@ -29,10 +29,14 @@ func newLimitWhy(a *app) *cobra.Command {
 					return err
 				}
 				if a.json() {
-					return a.printMessage(res)
+					err = a.printMessage(res)
+				} else {
+					_, err = fmt.Fprint(a.stdout, whyLimitText(res, time.Now()))
 				}
-				_, err = fmt.Fprint(a.stdout, whyLimitText(res, time.Now()))
-				return err
+				if err != nil {
+					return err
+				}
+				return a.partial(res.GetSilent(), false)
 			})
 		},
 	}
@@ -50,10 +54,10 @@ func whyLimitText(res *taskenginev1.WhyLimitResponse, now time.Time) string {
 		if t.GetStartedAt() != nil {
 			since = "for " + age(now, t.GetStartedAt())
 		}
-		line("", "task %s  %s  takes %d, %s", t.GetId(), t.GetType(), t.GetSlots(), since)
+		line("", "task %s  %s  takes %d, %s, on node %s", t.GetId(), t.GetType(), t.GetSlots(), since, t.GetNode())
 	}
 	for _, q := range res.GetQueued() {
-		line("waiting", "%d ready tasks of type %s in the memory of this node", q.GetTasks(), q.GetType())
+		line("waiting", "%d ready tasks of type %s in the memory of node %s", q.GetTasks(), q.GetType(), q.GetNode())
 	}
 	for _, n := range res.GetNodes() {
 		line("node", "%s", nodeWords(n, now))

@@ -49,7 +49,8 @@ func newRoot(a *app) *cobra.Command {
 		group("key", "Look at ordering keys, and go on after an error of one",
 			newKeyList(a), newKeyShow(a), newKeyResume(a), newKeySkip(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
-		group("worker", "Look at workers that are connected to a node, and drain them", newWorkerList(a), newWorkerDrain(a)),
+		group("node", "Look at the nodes of a cluster, and drain them", newNodeList(a), newNodeShow(a), newNodeDrain(a)),
+		group("worker", "Look at workers that are connected to nodes, and drain them", newWorkerList(a), newWorkerDrain(a)),
 		group("limit", "Look at limits of tasks, and change them while nodes run",
 			newLimitList(a), newLimitGet(a), newLimitSet(a), newLimitUnset(a), newLimitPause(a), newLimitResume(a), newLimitWatch(a), newLimitWhy(a)),
 		group("alert", "Look at alerts, silence them, and test where they go",
@@ -117,5 +118,6 @@ const exitCodesHelp = `Exit codes:
   7  the node cannot be reached or is stopping, or the time is over
   8  the backlog of a type is full, also after waiting for room: nothing was added
   9  the task is later than max_lateness of its type allows: it was not added
+  10 the answer is printed and may lack something: a node did not answer
   130, 143  a node was interrupted or terminated twice: it did not wait for its tasks;
      or another command was, once`

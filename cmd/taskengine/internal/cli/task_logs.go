@@ -19,9 +19,9 @@ func newTaskLogs(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs ID",
 		Short: "Show the log lines of handlers about a task",
-		Long: `Show the log lines of handlers about a task on the node, the oldest line first, as far as the
-node has kept them. Each node keeps the lines of the attempts that it ran: a note names the
-nodes where others ran.
+		Long: `Show the log lines of handlers about a task, the oldest attempt first. Each node keeps the lines of the
+attempts that it ran, and all nodes that are alive are asked. A note names the nodes that did not
+answer, and then the exit code is 10, and nodes that are not alive.
 
 With --follow, lines are shown as they come, until the task has ended, with any outcome. If the
 node restarts, the command waits for it.`,
@@ -30,6 +30,7 @@ node restarts, the command waits for it.`,
 			return a.with(func(c *client) error {
 				shown := make(map[uint32]bool)
 				var elsewhere []*taskenginev1.RanElsewhere
+				var silent []*taskenginev1.SilentNode
 				req := &taskenginev1.TaskLogsRequest{
 					Id: args[0], Attempt: attempt, Follow: follow, Timeout: durationpb.New(pollFor),
 				}
@@ -45,16 +46,19 @@ node restarts, the command waits for it.`,
 								return false, err
 							}
 						}
-						req.Cursor, elsewhere = res.GetCursor(), res.GetElsewhere()
+						req.Cursor, elsewhere, silent = res.GetCursor(), res.GetElsewhere(), res.GetSilent()
 						return res.GetComplete(), nil
 					},
 				}
 				err := t.run(cmd.Context())
 				if err == nil && len(shown) == 0 {
-					a.note("this node has no lines of the task: its handler has logged nothing here, or they are not kept any more")
+					a.note("the nodes that answer have no lines of the task: its handler has logged nothing there, or they are not kept any more")
 				}
 				for _, note := range elsewhereNotes(elsewhere, shown) {
 					a.note("%s", clean(note))
+				}
+				if err == nil {
+					return a.partial(silent, true)
 				}
 				return aboutTask(args[0], err)
 			})
@@ -74,12 +78,10 @@ func elsewhereNotes(all []*taskenginev1.RanElsewhere, shown map[uint32]bool) (no
 		}
 		where := "on node " + ran.GetNode()
 		switch {
-		case ran.GetHere():
-			where += ", and this node and another one have that name: ask the other, too, by --address"
-		case ran.GetAlive():
-			where += ", which keeps its lines: ask there, by --address"
+		case ran.GetHere(), ran.GetAlive():
+			where += ", which has no lines of it"
 		default:
-			where += ", which is not alive now, and keeps its lines"
+			where += ", which is not alive now: its lines are shown when it runs again"
 		}
 		if attempts[where] == nil {
 			notes = append(notes, where)

@@ -25,14 +25,18 @@ func newTaskWhy(a *app) *cobra.Command {
 					return aboutTask(args[0], err)
 				}
 				if a.json() {
-					return a.printMessage(res)
+					err = a.printMessage(res)
+				} else {
+					text := a.whyText(res, time.Now())
+					if history {
+						text += historyText(res)
+					}
+					_, err = fmt.Fprint(a.stdout, text)
 				}
-				text := a.whyText(res, time.Now())
-				if history {
-					text += historyText(res)
+				if err != nil {
+					return err
 				}
-				_, err = fmt.Fprint(a.stdout, text)
-				return err
+				return a.partial(res.GetSilent(), false)
 			})
 		},
 	}

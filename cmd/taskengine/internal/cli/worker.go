@@ -18,21 +18,11 @@ func (a *app) showWorkers(workers []*taskenginev1.Worker) error {
 	rows := make([][]string, len(workers))
 	for i, w := range workers {
 		rows[i] = []string{
-			w.GetId(), w.GetName(), w.GetState(), fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), age(now, w.GetConnectedAt()), clockAhead(w), w.GetVersion(), w.GetSdk(),
+			w.GetNode(), w.GetId(), w.GetName(), w.GetState(), fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), age(now, w.GetConnectedAt()), clockAhead(w), w.GetVersion(), w.GetSdk(),
 		}
 	}
-	return a.printTable([]string{"WORKER", "NAME", "STATE", "RUNNING", "CONNECTED", "CLOCK", "VERSION", "SDK"}, rows, "SDK", "VERSION", "CONNECTED")
+	return a.printTable([]string{"NODE", "WORKER", "NAME", "STATE", "RUNNING", "CONNECTED", "CLOCK", "VERSION", "SDK"}, rows, "SDK", "VERSION", "CONNECTED")
 }
 
-// clockAhead returns how far the clock of a worker is ahead of that of the node, as in +1.25s, with the precision of the
-// estimate; "" if that is not known.
-func clockAhead(w *taskenginev1.Worker) string {
-	if w.GetClockAhead() == nil {
-		return ""
-	}
-	ahead := w.GetClockAhead().AsDuration().Round(10 * time.Millisecond)
-	if ahead < 0 {
-		return ahead.String()
-	}
-	return "+" + ahead.String()
-}
+// clockAhead returns how far the clock of a worker is ahead of that of the node; "" if that is not known.
+func clockAhead(w *taskenginev1.Worker) string { return aheadText(w.GetClockAhead()) }

@@ -9,11 +9,11 @@ import (
 func newWorkerDrain(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "drain WORKER",
-		Short: "Have a worker of the node end after its running tasks",
-		Long: `Have a worker of the node end after its running tasks. WORKER is the first column of worker
-list, or a name: then all workers with the name are drained. The node sends them no more tasks.
-A worker that is connected to several nodes ends when each of them has drained it, so give the
-command for every node. The command does not wait for the end of the tasks.`,
+		Short: "Have a worker end after its running tasks",
+		Long: `Have a worker end after its running tasks. WORKER is its id of worker list, or a name: then all workers
+with the name are drained, by all nodes of the cluster. The nodes send them no more tasks. A worker
+that is connected to several nodes ends when each of them has drained it: if a node does not
+answer, the exit code is 10. The command does not wait for the end of the tasks.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
@@ -21,7 +21,10 @@ command for every node. The command does not wait for the end of the tasks.`,
 				if err != nil {
 					return err
 				}
-				return a.showWorkers(res.GetWorkers())
+				if err := a.showWorkers(res.GetWorkers()); err != nil {
+					return err
+				}
+				return a.partial(res.GetSilent(), true)
 			})
 		},
 	}

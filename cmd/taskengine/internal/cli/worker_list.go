@@ -9,9 +9,10 @@ import (
 func newWorkerList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the workers that are connected to the node",
-		Long: `List the workers that are connected to the node: programs that run the tasks of a handler
-with remote, and that the node does not start. Other nodes have a list of their own.`,
+		Short: "List the workers that are connected to nodes",
+		Long: `List the workers that are connected to the nodes of the cluster: programs that run the tasks of a handler
+with remote, and that no node starts. A worker that is connected to several nodes is listed for
+each of them. If a node does not answer, the exit code is 10.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {
@@ -19,7 +20,10 @@ with remote, and that the node does not start. Other nodes have a list of their 
 				if err != nil {
 					return err
 				}
-				return a.showWorkers(res.GetWorkers())
+				if err := a.showWorkers(res.GetWorkers()); err != nil {
+					return err
+				}
+				return a.partial(res.GetSilent(), true)
 			})
 		},
 	}

@@ -22,6 +22,7 @@ const (
 	Unavailable = 7
 	Backlog     = 8
 	Late        = 9
+	Partial     = 10
 	Signal      = 128 // plus the number of the signal
 )
 

@@ -194,6 +194,17 @@ func (t *coordination) peers() alerting.Peers {
 	return alerting.Peers{Elector: by.Elector, Settings: by.Settings}
 }
 
+// settings returns the settings that all nodes of the cluster share; nil if this node is alone.
+func (t *coordination) settings() coord.Config {
+	switch {
+	case t.external != nil:
+		return t.external.Coordinator().Settings
+	case t.database != nil:
+		return t.database.Coordinator().Settings
+	}
+	return nil
+}
+
 func (t *coordination) close(context.Context) error {
 	var errs []error
 	if t.topic != nil {

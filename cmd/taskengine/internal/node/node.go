@@ -47,7 +47,9 @@ type Running struct {
 // Run opens the parts of a node from the inside out, serves until stop ends or a part fails, drains,
 // and closes the parts in the opposite order. When hurry ends, Run waits for nothing any longer.
 func (n *Node) Run(stop, hurry context.Context) (err error) {
-	p := &parts{node: n}
+	stop, end := context.WithCancelCause(stop)
+	defer end(nil)
+	p := &parts{node: n, stop: end}
 	ready := false
 	defer func() {
 		if err != nil && !ready && stop.Err() != nil {

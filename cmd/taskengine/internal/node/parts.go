@@ -55,6 +55,7 @@ type parts struct {
 	spans    *traces.Sender        // nil without tracing
 	tokens   func() *access.Tokens // of clients; nil if they need none
 	audit    *slog.Logger          // nil for none
+	stop     func(reason error)    // drains the node
 	engine   *engine.Engine
 	alerts   *alerting.Alerting
 	service  *server.API
@@ -334,6 +335,10 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 			p.handlers.registerWorkers(r, permit, adds, p.engine)
 		},
 	}
+	if conf.Peers, err = p.openPeers(); err != nil {
+		return err
+	}
+	conf.Stop = func(reason string) { p.stop(errors.New(reason)) }
 	if p.spans != nil {
 		conf.Submitted = p.spans.FromRequest
 	}

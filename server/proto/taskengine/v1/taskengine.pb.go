@@ -2892,9 +2892,10 @@ type WhyResponse struct {
 	Reasons []*Reason              `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"` // the nearest first
 	// With history: the time of the task, in the order in which it began to wait for each.
 	Waits []*Wait `protobuf:"bytes,3,rep,name=waits,proto3" json:"waits,omitempty"`
-	// With history: from when on this node knows what it kept waiting, and its name.
+	// With history: from when on the node knows what it kept waiting.
 	NotedSince    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=noted_since,json=notedSince,proto3" json:"noted_since,omitempty"`
-	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`     // that gives the reasons: it starts or runs the task
+	Silent        []*SilentNode          `protobuf:"bytes,6,rep,name=silent,proto3" json:"silent,omitempty"` // the node that knows more, if it did not answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2962,6 +2963,13 @@ func (x *WhyResponse) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *WhyResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
 }
 
 // Wait says how long a task has waited for one thing, or has run.
@@ -3301,8 +3309,11 @@ type TaskLogsResponse struct {
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// There are no more lines, and with follow the task has ended.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Of a complete response: which attempts ran on other nodes. Their lines are kept there.
-	Elsewhere     []*RanElsewhere `protobuf:"bytes,4,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	// Of a complete response: which attempts ran on other nodes. Nodes that are alive and answer have
+	// sent their lines.
+	Elsewhere []*RanElsewhere `protobuf:"bytes,4,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	// Of the last response of a stream: nodes that did not answer, so that their lines are missing.
+	Silent        []*SilentNode `protobuf:"bytes,5,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3361,6 +3372,13 @@ func (x *TaskLogsResponse) GetComplete() bool {
 func (x *TaskLogsResponse) GetElsewhere() []*RanElsewhere {
 	if x != nil {
 		return x.Elsewhere
+	}
+	return nil
+}
+
+func (x *TaskLogsResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
 	}
 	return nil
 }
@@ -3448,7 +3466,8 @@ type LogLine struct {
 	// logged.
 	Dropped uint64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	// The line was too long: its texts are truncated.
-	Cut           bool `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
+	Cut           bool   `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
+	Node          string `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"` // that has the line
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3530,6 +3549,13 @@ func (x *LogLine) GetCut() bool {
 		return x.Cut
 	}
 	return false
+}
+
+func (x *LogLine) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 type CancelRequest struct {
@@ -5796,6 +5822,504 @@ func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
 	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
+// A node of the cluster that is alive and did not answer, so that an answer may lack what only that
+// node knows.
+type SilentNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // its name
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of its API; empty if it announces none
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // why there is no answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SilentNode) Reset() {
+	*x = SilentNode{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SilentNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SilentNode) ProtoMessage() {}
+
+func (x *SilentNode) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SilentNode.ProtoReflect.Descriptor instead.
+func (*SilentNode) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *SilentNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SilentNode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SilentNode) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *SilentNode) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type ListNodesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // a name or an id; empty: all nodes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesRequest) Reset() {
+	*x = ListNodesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesRequest) ProtoMessage() {}
+
+func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
+func (*ListNodesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ListNodesRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type ListNodesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nodes []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Nodes that did not answer: nodes has what they have announced.
+	Silent        []*SilentNode `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesResponse) Reset() {
+	*x = ListNodesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesResponse) ProtoMessage() {}
+
+func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
+func (*ListNodesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ListNodesResponse) GetNodes() []*Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ListNodesResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+type Node struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // several nodes may have the same one
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`           // new with every start
+	Address  string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of its API, for other nodes; empty if it announces none
+	Version  string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"` // of its program
+	Labels   map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Types    []string               `protobuf:"bytes,6,rep,name=types,proto3" json:"types,omitempty"`        // that it runs
+	Draining bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"` // it starts no tasks, and ends after its running ones
+	Here     bool                   `protobuf:"varint,8,opt,name=here,proto3" json:"here,omitempty"`         // it is the node that was asked
+	// What the node itself says; absent if it did not answer.
+	Status        *NodeStatus `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Node) Reset() {
+	*x = Node{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Node) ProtoMessage() {}
+
+func (x *Node) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Node.ProtoReflect.Descriptor instead.
+func (*Node) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *Node) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Node) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Node) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Node) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Node) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Node) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *Node) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Node) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+func (x *Node) GetStatus() *NodeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+type NodeStatus struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"` // by its clock
+	Uptime      *durationpb.Duration   `protobuf:"bytes,2,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	Roles       []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`    // that it has in the cluster
+	Shards      uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // of which it starts the tasks, of shards_total
+	ShardsTotal uint32                 `protobuf:"varint,5,opt,name=shards_total,json=shardsTotal,proto3" json:"shards_total,omitempty"`
+	Running     uint32                 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"` // tasks with a slot
+	Slots       uint32                 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`     // that its tasks may take at once; 0: as many as there are tasks
+	Waiting     uint64                 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"` // ready tasks in its memory; the store may have more
+	// How far its clock is ahead of that of the cluster; negative if it is behind. Absent: the cluster
+	// has no clock of its own.
+	ClockAhead    *durationpb.Duration `protobuf:"bytes,9,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
+	ClockWithin   *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_within,json=clockWithin,proto3" json:"clock_within,omitempty"` // the bound of the error of clock_ahead
+	Workers       uint32               `protobuf:"varint,11,opt,name=workers,proto3" json:"workers,omitempty"`                           // that are connected to it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeStatus) Reset() {
+	*x = NodeStatus{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeStatus) ProtoMessage() {}
+
+func (x *NodeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
+func (*NodeStatus) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *NodeStatus) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetUptime() *durationpb.Duration {
+	if x != nil {
+		return x.Uptime
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetShardsTotal() uint32 {
+	if x != nil {
+		return x.ShardsTotal
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetRunning() uint32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetClockAhead() *durationpb.Duration {
+	if x != nil {
+		return x.ClockAhead
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetClockWithin() *durationpb.Duration {
+	if x != nil {
+		return x.ClockWithin
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetWorkers() uint32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+type DrainNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // a name or an id
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`     // who asks, for the log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *DrainNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type DrainNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // as it was announced
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *DrainNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5804,7 +6328,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5816,7 +6340,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5829,19 +6353,20 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 type ListWorkersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"` // of all nodes, by node
+	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`   // nodes whose workers are missing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5853,7 +6378,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5866,12 +6391,19 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
 	if x != nil {
 		return x.Workers
+	}
+	return nil
+}
+
+func (x *ListWorkersResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
 	}
 	return nil
 }
@@ -5893,13 +6425,14 @@ type Worker struct {
 	// How far its clock is ahead of that of the node, about; negative if it is behind. Missing
 	// if the worker does not say. Nothing depends on it: the times of attempts are durations.
 	ClockAhead    *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
+	Node          string               `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"` // that it is connected to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6444,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6457,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Worker) GetId() string {
@@ -5997,6 +6530,13 @@ func (x *Worker) GetClockAhead() *durationpb.Duration {
 	return nil
 }
 
+func (x *Worker) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type DrainWorkerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // an id, or a name: all workers that have it
@@ -6006,7 +6546,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6018,7 +6558,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6031,7 +6571,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -6044,13 +6584,14 @@ func (x *DrainWorkerRequest) GetWorker() string {
 type DrainWorkerResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"` // that end now
+	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`   // nodes that have drained none, because they did not answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6062,7 +6603,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6075,12 +6616,19 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
 	if x != nil {
 		return x.Workers
+	}
+	return nil
+}
+
+func (x *DrainWorkerResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
 	}
 	return nil
 }
@@ -6093,7 +6641,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6105,7 +6653,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6118,7 +6666,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 type VersionResponse struct {
@@ -6134,7 +6682,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6694,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6159,7 +6707,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6209,7 +6757,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6221,7 +6769,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6234,7 +6782,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -6287,14 +6835,17 @@ type Limit struct {
 	// values together.
 	Used int64 `protobuf:"varint,14,opt,name=used,proto3" json:"used,omitempty"`
 	// With scope cluster: how many permits this node has, of these values.
-	Held          int64 `protobuf:"varint,15,opt,name=held,proto3" json:"held,omitempty"`
+	Held int64 `protobuf:"varint,15,opt,name=held,proto3" json:"held,omitempty"`
+	// In a list: used and held of each node that answered and has the limit, this one first. With one
+	// node there are none.
+	Uses          []*LimitUse `protobuf:"bytes,16,rep,name=uses,proto3" json:"uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6306,7 +6857,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6319,7 +6870,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Limit) GetName() string {
@@ -6427,6 +6978,73 @@ func (x *Limit) GetHeld() int64 {
 	return 0
 }
 
+func (x *Limit) GetUses() []*LimitUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+type LimitUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Used          int64                  `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
+	Held          int64                  `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitUse) Reset() {
+	*x = LimitUse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitUse) ProtoMessage() {}
+
+func (x *LimitUse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
+func (*LimitUse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *LimitUse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LimitUse) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *LimitUse) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
 // LimitSetting is what people have set for a limit. It replaces what the configuration says.
 type LimitSetting struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -6447,7 +7065,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6459,7 +7077,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6472,7 +7090,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -6546,7 +7164,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +7176,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,19 +7189,20 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 type ListLimitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limits        []*Limit               `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"` // by name and value
+	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"` // nodes that are missing in the uses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6595,7 +7214,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6608,12 +7227,19 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *ListLimitsResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
 	}
 	return nil
 }
@@ -6628,7 +7254,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6640,7 +7266,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6653,7 +7279,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -6679,7 +7305,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6691,7 +7317,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6704,7 +7330,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -6732,7 +7358,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6744,7 +7370,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6757,7 +7383,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -6818,7 +7444,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6830,7 +7456,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6843,7 +7469,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -6865,7 +7491,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6877,7 +7503,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6890,7 +7516,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -6930,7 +7556,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6942,7 +7568,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6955,7 +7581,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -6975,7 +7601,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6987,7 +7613,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7000,7 +7626,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -7019,7 +7645,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7031,7 +7657,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7044,7 +7670,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -7064,7 +7690,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7076,7 +7702,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7089,7 +7715,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -7109,9 +7735,9 @@ func (x *WhyLimitRequest) GetValue() string {
 type WhyLimitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Limit *Limit                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The tasks of this node that take slots of it, at most 100.
+	// The tasks of all nodes that take slots of it, at most 100 of each node.
 	Tasks []*LimitTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// The ready tasks that count for it and wait in the memory of this node, by type. The
+	// The ready tasks that count for it and wait in the memory of a node, by node and type. The
 	// store may have more.
 	Queued []*LimitQueue `protobuf:"bytes,3,rep,name=queued,proto3" json:"queued,omitempty"`
 	// When its rate allows the next start: of several values the latest. Absent: now, or there
@@ -7119,15 +7745,16 @@ type WhyLimitResponse struct {
 	NextStart *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_start,json=nextStart,proto3" json:"next_start,omitempty"`
 	// With scope cluster: the nodes that have permits, in the order in which they last got
 	// some, and then those that wait, in their order. Of several values the sums, by node.
-	Nodes         []*LimitNode `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	NodesProblem  string       `protobuf:"bytes,6,opt,name=nodes_problem,json=nodesProblem,proto3" json:"nodes_problem,omitempty"` // why nodes is not known; empty if it is
+	Nodes         []*LimitNode  `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	NodesProblem  string        `protobuf:"bytes,6,opt,name=nodes_problem,json=nodesProblem,proto3" json:"nodes_problem,omitempty"` // why nodes is not known; empty if it is
+	Silent        []*SilentNode `protobuf:"bytes,7,rep,name=silent,proto3" json:"silent,omitempty"`                                 // nodes that are missing in tasks and queued
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7139,7 +7766,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7152,7 +7779,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -7197,6 +7824,13 @@ func (x *WhyLimitResponse) GetNodesProblem() string {
 	return ""
 }
 
+func (x *WhyLimitResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 // LimitTask is a task that takes slots of a limit.
 type LimitTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7204,13 +7838,14 @@ type LimitTask struct {
 	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	Slots         uint32                 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`                         // how many it takes: its weight
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"` // absent: it is being started
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`                            // that runs it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7222,7 +7857,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7235,7 +7870,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *LimitTask) GetId() string {
@@ -7266,6 +7901,13 @@ func (x *LimitTask) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *LimitTask) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 // LimitNode is a node that has permits of a limit, or waits for some.
 type LimitNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7280,7 +7922,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7292,7 +7934,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7305,7 +7947,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -7341,13 +7983,14 @@ type LimitQueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"` // in whose memory they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +8002,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +8015,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -7387,6 +8030,13 @@ func (x *LimitQueue) GetTasks() int64 {
 		return x.Tasks
 	}
 	return 0
+}
+
+func (x *LimitQueue) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 // Alert is one rule of the configuration about one type, limit, node, handler or directory.
@@ -7410,7 +8060,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +8072,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +8085,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Alert) GetRule() string {
@@ -7539,7 +8189,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +8201,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +8214,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -7630,7 +8280,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7642,7 +8292,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7655,7 +8305,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -7701,7 +8351,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7713,7 +8363,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7726,7 +8376,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 type ListAlertsResponse struct {
@@ -7740,7 +8390,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7752,7 +8402,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7765,7 +8415,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -7798,7 +8448,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7810,7 +8460,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7823,7 +8473,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -7842,7 +8492,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +8504,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +8517,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -7889,7 +8539,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7901,7 +8551,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7914,7 +8564,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -7951,7 +8601,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7963,7 +8613,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7976,7 +8626,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -8023,7 +8673,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8035,7 +8685,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8048,7 +8698,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -8067,7 +8717,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8079,7 +8729,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8092,7 +8742,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -8110,7 +8760,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8122,7 +8772,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8135,7 +8785,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -8167,7 +8817,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8179,7 +8829,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8192,7 +8842,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -8292,7 +8942,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8304,7 +8954,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8317,7 +8967,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -8361,7 +9011,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8373,7 +9023,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8386,7 +9036,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -8460,7 +9110,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8472,7 +9122,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8485,7 +9135,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Schedule) GetName() string {
@@ -8603,7 +9253,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8615,7 +9265,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8628,7 +9278,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -8656,7 +9306,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8668,7 +9318,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8681,7 +9331,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -8711,7 +9361,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8723,7 +9373,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8736,7 +9386,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -8784,7 +9434,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8796,7 +9446,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8809,7 +9459,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -8835,7 +9485,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8847,7 +9497,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8860,7 +9510,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -8879,7 +9529,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8891,7 +9541,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8904,7 +9554,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -8927,7 +9577,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8939,7 +9589,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8952,7 +9602,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -8986,7 +9636,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8998,7 +9648,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9011,7 +9661,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -9037,7 +9687,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9049,7 +9699,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9062,7 +9712,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -9081,7 +9731,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9093,7 +9743,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9106,7 +9756,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -9130,7 +9780,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9142,7 +9792,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9155,7 +9805,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -9203,7 +9853,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9215,7 +9865,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9228,7 +9878,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9254,7 +9904,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9266,7 +9916,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9279,7 +9929,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9298,7 +9948,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9310,7 +9960,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9323,7 +9973,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9347,7 +9997,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9359,7 +10009,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9372,7 +10022,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -9419,7 +10069,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9431,7 +10081,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9444,7 +10094,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9463,7 +10113,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +10125,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +10138,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9507,7 +10157,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9519,7 +10169,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9532,7 +10182,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -9555,7 +10205,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9567,7 +10217,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9580,7 +10230,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -9622,7 +10272,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9634,7 +10284,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9647,7 +10297,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -9677,7 +10327,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9689,7 +10339,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9702,7 +10352,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -9742,7 +10392,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9754,7 +10404,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9767,7 +10417,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -9792,7 +10442,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9804,7 +10454,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9817,7 +10467,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -9857,7 +10507,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9869,7 +10519,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9882,7 +10532,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -9900,7 +10550,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9912,7 +10562,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9925,7 +10575,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 type PauseScheduleRequest struct {
@@ -9938,7 +10588,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9950,7 +10600,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9963,7 +10613,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -9989,7 +10639,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10001,7 +10651,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10014,7 +10664,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -10033,7 +10683,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10045,7 +10695,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10058,7 +10708,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -10077,7 +10727,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10089,7 +10739,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10102,7 +10752,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -10121,7 +10771,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10133,7 +10783,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10146,7 +10796,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -10165,7 +10815,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10177,7 +10827,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10190,7 +10840,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -10212,7 +10862,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10224,7 +10874,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10237,7 +10887,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -10277,7 +10927,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10289,7 +10939,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10302,7 +10952,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -10342,7 +10992,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10354,7 +11004,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10367,7 +11017,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Source) GetName() string {
@@ -10499,7 +11149,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10511,7 +11161,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10524,7 +11174,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -10563,7 +11213,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10575,7 +11225,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10588,7 +11238,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -10696,7 +11346,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10708,7 +11358,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10721,7 +11371,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -10760,7 +11410,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10772,7 +11422,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10785,7 +11435,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 type ListSourcesResponse struct {
@@ -10797,7 +11447,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10809,7 +11459,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10822,7 +11472,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -10841,7 +11491,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10853,7 +11503,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10866,7 +11516,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -10885,7 +11535,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10897,7 +11547,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10910,7 +11560,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -10930,7 +11580,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10942,7 +11592,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10955,7 +11605,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -10981,7 +11631,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10993,7 +11643,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11006,7 +11656,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -11025,7 +11675,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11037,7 +11687,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11050,7 +11700,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -11069,7 +11719,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11081,7 +11731,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11094,7 +11744,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -11123,7 +11773,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11135,7 +11785,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11148,7 +11798,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -11262,7 +11912,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11274,7 +11924,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11287,7 +11937,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -11318,7 +11968,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11330,7 +11980,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11343,7 +11993,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -11399,7 +12049,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11411,7 +12061,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11424,7 +12074,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *SliceSource) GetName() string {
@@ -11561,7 +12211,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11573,7 +12223,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11586,7 +12236,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *Platform) GetSource() string {
@@ -11741,7 +12391,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11753,7 +12403,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11766,7 +12416,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -11805,7 +12455,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11817,7 +12467,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11830,7 +12480,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -11867,7 +12517,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11879,7 +12529,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11892,7 +12542,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -11935,7 +12585,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11947,7 +12597,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11960,7 +12610,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -11992,7 +12642,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12004,7 +12654,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12017,7 +12667,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 type ListSliceSourcesResponse struct {
@@ -12029,7 +12679,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12041,7 +12691,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12054,7 +12704,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -12073,7 +12723,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12085,7 +12735,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12098,7 +12748,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -12117,7 +12767,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12129,7 +12779,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12142,7 +12792,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -12164,7 +12814,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12176,7 +12826,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12189,7 +12839,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -12230,7 +12880,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12242,7 +12892,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12255,7 +12905,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -12282,7 +12932,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12294,7 +12944,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12307,7 +12957,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -12333,7 +12983,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12345,7 +12995,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12358,7 +13008,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -12381,7 +13031,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12393,7 +13043,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12406,7 +13056,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -12453,7 +13103,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12465,7 +13115,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12478,7 +13128,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -12500,7 +13150,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12512,7 +13162,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12525,7 +13175,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -12565,7 +13215,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12577,7 +13227,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12590,7 +13240,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -12612,7 +13262,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12624,7 +13274,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12637,7 +13287,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -12677,7 +13327,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12689,7 +13339,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12702,7 +13352,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -12724,7 +13374,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12736,7 +13386,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12749,7 +13399,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -12790,7 +13440,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12802,7 +13452,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12815,7 +13465,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -12844,7 +13494,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12856,7 +13506,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12869,7 +13519,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -12910,7 +13560,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12922,7 +13572,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12935,7 +13585,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -12966,7 +13616,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12978,7 +13628,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12991,7 +13641,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -13045,7 +13695,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13057,7 +13707,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13070,7 +13720,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -13094,7 +13744,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13106,7 +13756,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13119,7 +13769,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -13174,7 +13824,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13186,7 +13836,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13199,7 +13849,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -13233,7 +13883,7 @@ type BulkOrder struct {
 
 func (x *BulkOrder) Reset() {
 	*x = BulkOrder{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13245,7 +13895,7 @@ func (x *BulkOrder) String() string {
 func (*BulkOrder) ProtoMessage() {}
 
 func (x *BulkOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13258,7 +13908,7 @@ func (x *BulkOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkOrder.ProtoReflect.Descriptor instead.
 func (*BulkOrder) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *BulkOrder) GetVerb() string {
@@ -13312,7 +13962,7 @@ type PreviewBulkJobRequest struct {
 
 func (x *PreviewBulkJobRequest) Reset() {
 	*x = PreviewBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13324,7 +13974,7 @@ func (x *PreviewBulkJobRequest) String() string {
 func (*PreviewBulkJobRequest) ProtoMessage() {}
 
 func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13337,7 +13987,7 @@ func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
@@ -13362,7 +14012,7 @@ type PreviewBulkJobResponse struct {
 
 func (x *PreviewBulkJobResponse) Reset() {
 	*x = PreviewBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13374,7 +14024,7 @@ func (x *PreviewBulkJobResponse) String() string {
 func (*PreviewBulkJobResponse) ProtoMessage() {}
 
 func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13387,7 +14037,7 @@ func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *PreviewBulkJobResponse) GetWhere() string {
@@ -13453,7 +14103,7 @@ type BulkKind struct {
 
 func (x *BulkKind) Reset() {
 	*x = BulkKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13465,7 +14115,7 @@ func (x *BulkKind) String() string {
 func (*BulkKind) ProtoMessage() {}
 
 func (x *BulkKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13478,7 +14128,7 @@ func (x *BulkKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
 func (*BulkKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *BulkKind) GetKind() string {
@@ -13528,7 +14178,7 @@ type StartBulkJobRequest struct {
 
 func (x *StartBulkJobRequest) Reset() {
 	*x = StartBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13540,7 +14190,7 @@ func (x *StartBulkJobRequest) String() string {
 func (*StartBulkJobRequest) ProtoMessage() {}
 
 func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13553,7 +14203,7 @@ func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
@@ -13593,7 +14243,7 @@ type StartBulkJobResponse struct {
 
 func (x *StartBulkJobResponse) Reset() {
 	*x = StartBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13605,7 +14255,7 @@ func (x *StartBulkJobResponse) String() string {
 func (*StartBulkJobResponse) ProtoMessage() {}
 
 func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13618,7 +14268,7 @@ func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *StartBulkJobResponse) GetJob() *BulkJob {
@@ -13660,7 +14310,7 @@ type BulkJob struct {
 
 func (x *BulkJob) Reset() {
 	*x = BulkJob{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13672,7 +14322,7 @@ func (x *BulkJob) String() string {
 func (*BulkJob) ProtoMessage() {}
 
 func (x *BulkJob) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13685,7 +14335,7 @@ func (x *BulkJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
 func (*BulkJob) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *BulkJob) GetName() string {
@@ -13859,7 +14509,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13871,7 +14521,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13884,7 +14534,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *BulkRefusal) GetTaskId() string {
@@ -13913,7 +14563,7 @@ type BulkEvent struct {
 
 func (x *BulkEvent) Reset() {
 	*x = BulkEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13925,7 +14575,7 @@ func (x *BulkEvent) String() string {
 func (*BulkEvent) ProtoMessage() {}
 
 func (x *BulkEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13938,7 +14588,7 @@ func (x *BulkEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
 func (*BulkEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
@@ -13979,7 +14629,7 @@ type ListBulkJobsRequest struct {
 
 func (x *ListBulkJobsRequest) Reset() {
 	*x = ListBulkJobsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13991,7 +14641,7 @@ func (x *ListBulkJobsRequest) String() string {
 func (*ListBulkJobsRequest) ProtoMessage() {}
 
 func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14004,7 +14654,7 @@ func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *ListBulkJobsRequest) GetLimit() uint32 {
@@ -14031,7 +14681,7 @@ type ListBulkJobsResponse struct {
 
 func (x *ListBulkJobsResponse) Reset() {
 	*x = ListBulkJobsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14043,7 +14693,7 @@ func (x *ListBulkJobsResponse) String() string {
 func (*ListBulkJobsResponse) ProtoMessage() {}
 
 func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14056,7 +14706,7 @@ func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
@@ -14082,7 +14732,7 @@ type GetBulkJobRequest struct {
 
 func (x *GetBulkJobRequest) Reset() {
 	*x = GetBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14094,7 +14744,7 @@ func (x *GetBulkJobRequest) String() string {
 func (*GetBulkJobRequest) ProtoMessage() {}
 
 func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14107,7 +14757,7 @@ func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *GetBulkJobRequest) GetName() string {
@@ -14126,7 +14776,7 @@ type GetBulkJobResponse struct {
 
 func (x *GetBulkJobResponse) Reset() {
 	*x = GetBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14138,7 +14788,7 @@ func (x *GetBulkJobResponse) String() string {
 func (*GetBulkJobResponse) ProtoMessage() {}
 
 func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14151,7 +14801,7 @@ func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *GetBulkJobResponse) GetJob() *BulkJob {
@@ -14172,7 +14822,7 @@ type PauseBulkJobRequest struct {
 
 func (x *PauseBulkJobRequest) Reset() {
 	*x = PauseBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14184,7 +14834,7 @@ func (x *PauseBulkJobRequest) String() string {
 func (*PauseBulkJobRequest) ProtoMessage() {}
 
 func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14197,7 +14847,7 @@ func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *PauseBulkJobRequest) GetName() string {
@@ -14230,7 +14880,7 @@ type PauseBulkJobResponse struct {
 
 func (x *PauseBulkJobResponse) Reset() {
 	*x = PauseBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14242,7 +14892,7 @@ func (x *PauseBulkJobResponse) String() string {
 func (*PauseBulkJobResponse) ProtoMessage() {}
 
 func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14255,7 +14905,7 @@ func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *PauseBulkJobResponse) GetJob() *BulkJob {
@@ -14276,7 +14926,7 @@ type ContinueBulkJobRequest struct {
 
 func (x *ContinueBulkJobRequest) Reset() {
 	*x = ContinueBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14288,7 +14938,7 @@ func (x *ContinueBulkJobRequest) String() string {
 func (*ContinueBulkJobRequest) ProtoMessage() {}
 
 func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14301,7 +14951,7 @@ func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *ContinueBulkJobRequest) GetName() string {
@@ -14334,7 +14984,7 @@ type ContinueBulkJobResponse struct {
 
 func (x *ContinueBulkJobResponse) Reset() {
 	*x = ContinueBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14346,7 +14996,7 @@ func (x *ContinueBulkJobResponse) String() string {
 func (*ContinueBulkJobResponse) ProtoMessage() {}
 
 func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14359,7 +15009,7 @@ func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
@@ -14380,7 +15030,7 @@ type SetBulkJobRateRequest struct {
 
 func (x *SetBulkJobRateRequest) Reset() {
 	*x = SetBulkJobRateRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14392,7 +15042,7 @@ func (x *SetBulkJobRateRequest) String() string {
 func (*SetBulkJobRateRequest) ProtoMessage() {}
 
 func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14405,7 +15055,7 @@ func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *SetBulkJobRateRequest) GetName() string {
@@ -14438,7 +15088,7 @@ type SetBulkJobRateResponse struct {
 
 func (x *SetBulkJobRateResponse) Reset() {
 	*x = SetBulkJobRateResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14450,7 +15100,7 @@ func (x *SetBulkJobRateResponse) String() string {
 func (*SetBulkJobRateResponse) ProtoMessage() {}
 
 func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14463,7 +15113,7 @@ func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
@@ -14484,7 +15134,7 @@ type StopBulkJobRequest struct {
 
 func (x *StopBulkJobRequest) Reset() {
 	*x = StopBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14496,7 +15146,7 @@ func (x *StopBulkJobRequest) String() string {
 func (*StopBulkJobRequest) ProtoMessage() {}
 
 func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14509,7 +15159,7 @@ func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *StopBulkJobRequest) GetName() string {
@@ -14542,7 +15192,7 @@ type StopBulkJobResponse struct {
 
 func (x *StopBulkJobResponse) Reset() {
 	*x = StopBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14554,7 +15204,7 @@ func (x *StopBulkJobResponse) String() string {
 func (*StopBulkJobResponse) ProtoMessage() {}
 
 func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14567,7 +15217,7 @@ func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *StopBulkJobResponse) GetJob() *BulkJob {
@@ -14820,14 +15470,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\ahistory\x18\x02 \x01(\bR\ahistory\"\xe3\x01\n" +
+	"\ahistory\x18\x02 \x01(\bR\ahistory\"\x96\x02\n" +
 	"\vWhyResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12/\n" +
 	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\x12)\n" +
 	"\x05waits\x18\x03 \x03(\v2\x13.taskengine.v1.WaitR\x05waits\x12;\n" +
 	"\vnoted_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"notedSince\x12\x12\n" +
-	"\x04node\x18\x05 \x01(\tR\x04node\"\xed\x01\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x121\n" +
+	"\x06silent\x18\x06 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\xed\x01\n" +
 	"\x04Wait\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -14857,17 +15508,18 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x16\n" +
 	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xaf\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xe2\x01\n" +
 	"\x10TaskLogsResponse\x12,\n" +
 	"\x05lines\x18\x01 \x03(\v2\x16.taskengine.v1.LogLineR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x129\n" +
-	"\telsewhere\x18\x04 \x03(\v2\x1b.taskengine.v1.RanElsewhereR\telsewhere\"f\n" +
+	"\telsewhere\x18\x04 \x03(\v2\x1b.taskengine.v1.RanElsewhereR\telsewhere\x121\n" +
+	"\x06silent\x18\x05 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"f\n" +
 	"\fRanElsewhere\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05alive\x18\x03 \x01(\bR\x05alive\x12\x12\n" +
-	"\x04here\x18\x04 \x01(\bR\x04here\"\xc5\x01\n" +
+	"\x04here\x18\x04 \x01(\bR\x04here\"\xd9\x01\n" +
 	"\aLogLine\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
@@ -14875,7 +15527,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
 	"\x05attrs\x18\x05 \x01(\tR\x05attrs\x12\x18\n" +
 	"\adropped\x18\x06 \x01(\x04R\adropped\x12\x10\n" +
-	"\x03cut\x18\a \x01(\bR\x03cut\"e\n" +
+	"\x03cut\x18\a \x01(\bR\x03cut\x12\x12\n" +
+	"\x04node\x18\b \x01(\tR\x04node\"e\n" +
 	"\rCancelRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
@@ -15034,10 +15687,56 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x11PauseTypeResponse\"'\n" +
 	"\x11ResumeTypeRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\x14\n" +
-	"\x12ResumeTypeResponse\"\x14\n" +
-	"\x12ListWorkersRequest\"F\n" +
+	"\x12ResumeTypeResponse\"d\n" +
+	"\n" +
+	"SilentNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"&\n" +
+	"\x10ListNodesRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"q\n" +
+	"\x11ListNodesResponse\x12)\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x13.taskengine.v1.NodeR\x05nodes\x121\n" +
+	"\x06silent\x18\x02 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\xcb\x02\n" +
+	"\x04Node\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x127\n" +
+	"\x06labels\x18\x05 \x03(\v2\x1f.taskengine.v1.Node.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05types\x18\x06 \x03(\tR\x05types\x12\x1a\n" +
+	"\bdraining\x18\a \x01(\bR\bdraining\x12\x12\n" +
+	"\x04here\x18\b \x01(\bR\x04here\x121\n" +
+	"\x06status\x18\t \x01(\v2\x19.taskengine.v1.NodeStatusR\x06status\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x03\n" +
+	"\n" +
+	"NodeStatus\x129\n" +
+	"\n" +
+	"started_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x121\n" +
+	"\x06uptime\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12\x14\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x16\n" +
+	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
+	"\fshards_total\x18\x05 \x01(\rR\vshardsTotal\x12\x18\n" +
+	"\arunning\x18\x06 \x01(\rR\arunning\x12\x14\n" +
+	"\x05slots\x18\a \x01(\rR\x05slots\x12\x18\n" +
+	"\awaiting\x18\b \x01(\x04R\awaiting\x12:\n" +
+	"\vclock_ahead\x18\t \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"clockAhead\x12<\n" +
+	"\fclock_within\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\vclockWithin\x12\x18\n" +
+	"\aworkers\x18\v \x01(\rR\aworkers\"6\n" +
+	"\x10DrainNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"<\n" +
+	"\x11DrainNodeResponse\x12'\n" +
+	"\x04node\x18\x01 \x01(\v2\x13.taskengine.v1.NodeR\x04node\"\x14\n" +
+	"\x12ListWorkersRequest\"y\n" +
 	"\x13ListWorkersResponse\x12/\n" +
-	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\"\xb3\x02\n" +
+	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\x121\n" +
+	"\x06silent\x18\x02 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\xc7\x02\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -15050,11 +15749,13 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aversion\x18\t \x01(\tR\aversion\x12:\n" +
 	"\vclock_ahead\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"clockAhead\",\n" +
+	"clockAhead\x12\x12\n" +
+	"\x04node\x18\v \x01(\tR\x04node\",\n" +
 	"\x12DrainWorkerRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\"F\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\"y\n" +
 	"\x13DrainWorkerResponse\x12/\n" +
-	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\"\x10\n" +
+	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\x121\n" +
+	"\x06silent\x18\x02 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\x10\n" +
 	"\x0eVersionRequest\"{\n" +
 	"\x0fVersionResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -15065,7 +15766,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04Rate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12+\n" +
 	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03per\x12\x14\n" +
-	"\x05burst\x18\x03 \x01(\rR\x05burst\"\xdb\x03\n" +
+	"\x05burst\x18\x03 \x01(\rR\x05burst\"\x88\x04\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1e\n" +
@@ -15084,7 +15785,12 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\asetting\x18\f \x01(\v2\x1b.taskengine.v1.LimitSettingR\asetting\x129\n" +
 	"\tinherited\x18\r \x03(\v2\x1b.taskengine.v1.LimitSettingR\tinherited\x12\x12\n" +
 	"\x04used\x18\x0e \x01(\x03R\x04used\x12\x12\n" +
-	"\x04held\x18\x0f \x01(\x03R\x04held\"\x88\x02\n" +
+	"\x04held\x18\x0f \x01(\x03R\x04held\x12+\n" +
+	"\x04uses\x18\x10 \x03(\v2\x17.taskengine.v1.LimitUseR\x04uses\"F\n" +
+	"\bLimitUse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\x03R\x04used\x12\x12\n" +
+	"\x04held\x18\x03 \x01(\x03R\x04held\"\x88\x02\n" +
 	"\fLimitSetting\x12\x15\n" +
 	"\x03max\x18\x01 \x01(\rH\x00R\x03max\x88\x01\x01\x12'\n" +
 	"\x04rate\x18\x02 \x01(\v2\x13.taskengine.v1.RateR\x04rate\x12\x16\n" +
@@ -15096,9 +15802,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05value\x18\b \x01(\tR\x05value\x12\x18\n" +
 	"\aproblem\x18\t \x01(\tR\aproblemB\x06\n" +
 	"\x04_max\"\x13\n" +
-	"\x11ListLimitsRequest\"B\n" +
+	"\x11ListLimitsRequest\"u\n" +
 	"\x12ListLimitsResponse\x12,\n" +
-	"\x06limits\x18\x01 \x03(\v2\x14.taskengine.v1.LimitR\x06limits\";\n" +
+	"\x06limits\x18\x01 \x03(\v2\x14.taskengine.v1.LimitR\x06limits\x121\n" +
+	"\x06silent\x18\x02 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\";\n" +
 	"\x0fGetLimitRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\">\n" +
@@ -15133,7 +15840,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06limits\x18\x01 \x03(\v2\x14.taskengine.v1.LimitR\x06limits\";\n" +
 	"\x0fWhyLimitRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xb1\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xe4\x02\n" +
 	"\x10WhyLimitResponse\x12*\n" +
 	"\x05limit\x18\x01 \x01(\v2\x14.taskengine.v1.LimitR\x05limit\x12.\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x18.taskengine.v1.LimitTaskR\x05tasks\x121\n" +
@@ -15141,22 +15848,25 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"next_start\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnextStart\x12.\n" +
 	"\x05nodes\x18\x05 \x03(\v2\x18.taskengine.v1.LimitNodeR\x05nodes\x12#\n" +
-	"\rnodes_problem\x18\x06 \x01(\tR\fnodesProblem\"\x80\x01\n" +
+	"\rnodes_problem\x18\x06 \x01(\tR\fnodesProblem\x121\n" +
+	"\x06silent\x18\a \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\x94\x01\n" +
 	"\tLimitTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x05slots\x18\x03 \x01(\rR\x05slots\x129\n" +
 	"\n" +
-	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"y\n" +
+	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\"y\n" +
 	"\tLimitNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\x03R\x04held\x12\x12\n" +
 	"\x04want\x18\x03 \x01(\x03R\x04want\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"6\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"J\n" +
 	"\n" +
 	"LimitQueue\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\"\xd8\x03\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xd8\x03\n" +
 	"\x05Alert\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04when\x18\x02 \x01(\tR\x04when\x128\n" +
@@ -15705,7 +16415,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x13StopBulkJobResponse\x12(\n" +
-	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\xe53\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\x855\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -15738,7 +16448,9 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"ResumeType\x12 .taskengine.v1.ResumeTypeRequest\x1a!.taskengine.v1.ResumeTypeResponse\x12T\n" +
 	"\vListWorkers\x12!.taskengine.v1.ListWorkersRequest\x1a\".taskengine.v1.ListWorkersResponse\x12T\n" +
-	"\vDrainWorker\x12!.taskengine.v1.DrainWorkerRequest\x1a\".taskengine.v1.DrainWorkerResponse\x12Q\n" +
+	"\vDrainWorker\x12!.taskengine.v1.DrainWorkerRequest\x1a\".taskengine.v1.DrainWorkerResponse\x12N\n" +
+	"\tListNodes\x12\x1f.taskengine.v1.ListNodesRequest\x1a .taskengine.v1.ListNodesResponse\x12N\n" +
+	"\tDrainNode\x12\x1f.taskengine.v1.DrainNodeRequest\x1a .taskengine.v1.DrainNodeResponse\x12Q\n" +
 	"\n" +
 	"ListLimits\x12 .taskengine.v1.ListLimitsRequest\x1a!.taskengine.v1.ListLimitsResponse\x12K\n" +
 	"\bGetLimit\x12\x1e.taskengine.v1.GetLimitRequest\x1a\x1f.taskengine.v1.GetLimitResponse\x12K\n" +
@@ -15808,7 +16520,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 227)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 236)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -15890,168 +16602,177 @@ var (
 		(*PauseTypeResponse)(nil),          // 77: taskengine.v1.PauseTypeResponse
 		(*ResumeTypeRequest)(nil),          // 78: taskengine.v1.ResumeTypeRequest
 		(*ResumeTypeResponse)(nil),         // 79: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),         // 80: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 81: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 82: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 83: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 84: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 85: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 86: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 87: taskengine.v1.Rate
-		(*Limit)(nil),                      // 88: taskengine.v1.Limit
-		(*LimitSetting)(nil),               // 89: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 90: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 91: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 92: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 93: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 94: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 95: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 96: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 97: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 98: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 99: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 100: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 101: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 102: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 103: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 104: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 105: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 106: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 107: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 108: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 109: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 110: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 111: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 112: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 113: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 114: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 115: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 116: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 117: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 118: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 119: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 120: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 121: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 122: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 123: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 124: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 125: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 126: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 127: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 128: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 129: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 130: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 131: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 132: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 133: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 134: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 135: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 136: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 137: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 138: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 139: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 140: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 141: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 142: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 143: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 144: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 145: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 146: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 147: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 148: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 149: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 150: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 151: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 152: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 153: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 154: taskengine.v1.Source
-		(*SourcePause)(nil),                // 155: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 156: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 157: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 158: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 159: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 160: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 161: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 162: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 163: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 164: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 165: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 166: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 167: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 168: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 169: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 170: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 171: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 172: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 173: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 174: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 175: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 176: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 177: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 178: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 179: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 180: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 181: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 182: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 183: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 184: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 185: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 186: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 187: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 188: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 189: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 190: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 191: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 192: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 193: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 194: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 195: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 196: taskengine.v1.RetrySlicesResponse
-		(*BulkOrder)(nil),                  // 197: taskengine.v1.BulkOrder
-		(*PreviewBulkJobRequest)(nil),      // 198: taskengine.v1.PreviewBulkJobRequest
-		(*PreviewBulkJobResponse)(nil),     // 199: taskengine.v1.PreviewBulkJobResponse
-		(*BulkKind)(nil),                   // 200: taskengine.v1.BulkKind
-		(*StartBulkJobRequest)(nil),        // 201: taskengine.v1.StartBulkJobRequest
-		(*StartBulkJobResponse)(nil),       // 202: taskengine.v1.StartBulkJobResponse
-		(*BulkJob)(nil),                    // 203: taskengine.v1.BulkJob
-		(*BulkRefusal)(nil),                // 204: taskengine.v1.BulkRefusal
-		(*BulkEvent)(nil),                  // 205: taskengine.v1.BulkEvent
-		(*ListBulkJobsRequest)(nil),        // 206: taskengine.v1.ListBulkJobsRequest
-		(*ListBulkJobsResponse)(nil),       // 207: taskengine.v1.ListBulkJobsResponse
-		(*GetBulkJobRequest)(nil),          // 208: taskengine.v1.GetBulkJobRequest
-		(*GetBulkJobResponse)(nil),         // 209: taskengine.v1.GetBulkJobResponse
-		(*PauseBulkJobRequest)(nil),        // 210: taskengine.v1.PauseBulkJobRequest
-		(*PauseBulkJobResponse)(nil),       // 211: taskengine.v1.PauseBulkJobResponse
-		(*ContinueBulkJobRequest)(nil),     // 212: taskengine.v1.ContinueBulkJobRequest
-		(*ContinueBulkJobResponse)(nil),    // 213: taskengine.v1.ContinueBulkJobResponse
-		(*SetBulkJobRateRequest)(nil),      // 214: taskengine.v1.SetBulkJobRateRequest
-		(*SetBulkJobRateResponse)(nil),     // 215: taskengine.v1.SetBulkJobRateResponse
-		(*StopBulkJobRequest)(nil),         // 216: taskengine.v1.StopBulkJobRequest
-		(*StopBulkJobResponse)(nil),        // 217: taskengine.v1.StopBulkJobResponse
-		nil,                                // 218: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 219: taskengine.v1.Task.HeadersEntry
-		nil,                                // 220: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 221: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 222: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 223: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 224: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 225: taskengine.v1.SetSlicesRequest.ValuesEntry
-		nil,                                // 226: taskengine.v1.PreviewBulkJobResponse.StatesEntry
-		(*timestamppb.Timestamp)(nil),      // 227: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 228: google.protobuf.Duration
+		(*SilentNode)(nil),                 // 80: taskengine.v1.SilentNode
+		(*ListNodesRequest)(nil),           // 81: taskengine.v1.ListNodesRequest
+		(*ListNodesResponse)(nil),          // 82: taskengine.v1.ListNodesResponse
+		(*Node)(nil),                       // 83: taskengine.v1.Node
+		(*NodeStatus)(nil),                 // 84: taskengine.v1.NodeStatus
+		(*DrainNodeRequest)(nil),           // 85: taskengine.v1.DrainNodeRequest
+		(*DrainNodeResponse)(nil),          // 86: taskengine.v1.DrainNodeResponse
+		(*ListWorkersRequest)(nil),         // 87: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 88: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 89: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 90: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 91: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 92: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 93: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 94: taskengine.v1.Rate
+		(*Limit)(nil),                      // 95: taskengine.v1.Limit
+		(*LimitUse)(nil),                   // 96: taskengine.v1.LimitUse
+		(*LimitSetting)(nil),               // 97: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 98: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 99: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 100: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 101: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 102: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 103: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 104: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 105: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 106: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 107: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 108: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 109: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 110: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 111: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 112: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 113: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 114: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 115: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 116: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 117: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 118: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 119: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 120: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 121: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 122: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 123: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 124: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 125: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 126: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 127: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 128: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 129: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 130: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 131: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 132: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 133: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 134: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 135: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 136: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 137: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 138: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 139: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 140: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 141: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 142: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 143: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 144: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 145: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 146: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 147: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 148: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 149: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 150: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 151: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 152: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 153: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 154: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 155: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 156: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 157: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 158: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 159: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 160: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 161: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 162: taskengine.v1.Source
+		(*SourcePause)(nil),                // 163: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 164: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 165: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 166: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 167: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 168: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 169: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 170: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 171: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 172: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 173: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 174: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 175: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 176: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 177: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 178: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 179: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 180: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 181: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 182: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 183: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 184: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 185: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 186: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 187: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 188: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 189: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 190: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 191: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 192: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 193: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 194: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 195: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 196: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 197: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 198: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 199: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 200: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 201: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 202: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 203: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 204: taskengine.v1.RetrySlicesResponse
+		(*BulkOrder)(nil),                  // 205: taskengine.v1.BulkOrder
+		(*PreviewBulkJobRequest)(nil),      // 206: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 207: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 208: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 209: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 210: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 211: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 212: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 213: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 214: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 215: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 216: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 217: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 218: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 219: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 220: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 221: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 222: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 223: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 224: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 225: taskengine.v1.StopBulkJobResponse
+		nil,                                // 226: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 227: taskengine.v1.Task.HeadersEntry
+		nil,                                // 228: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 229: taskengine.v1.Node.LabelsEntry
+		nil,                                // 230: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 231: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 232: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 233: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 234: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 235: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		(*timestamppb.Timestamp)(nil),      // 236: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 237: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	227, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	228, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	227, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	218, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	236, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	237, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	236, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	226, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	227, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	236, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -16059,387 +16780,407 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	219, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	227, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	227, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	227, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	227, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	227, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	227, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	227, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	236, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	236, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	236, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	236, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	236, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	236, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	227, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	227, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	227, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	227, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	236, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	236, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	236, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	236, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	227, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	227, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	228, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	236, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	236, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	237, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	228, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
+	237, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
 	34,  // 42: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
 	33,  // 43: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
 	13,  // 44: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
-	227, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
-	227, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
-	227, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
+	236, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
+	236, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
+	236, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
 	13,  // 48: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	38,  // 49: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
 	37,  // 50: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	227, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
-	228, // 52: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	227, // 53: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	227, // 54: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	227, // 55: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	228, // 56: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	42,  // 57: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	41,  // 58: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	227, // 59: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	13,  // 60: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	47,  // 61: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	13,  // 62: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	227, // 63: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	228, // 64: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	220, // 65: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	12,  // 66: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	54,  // 67: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	54,  // 68: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	13,  // 69: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	55,  // 70: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	227, // 71: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	227, // 72: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	227, // 73: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	55,  // 74: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	13,  // 75: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	13,  // 76: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	227, // 77: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	228, // 78: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	13,  // 79: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	13,  // 80: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	66,  // 81: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	13,  // 82: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	227, // 83: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	13,  // 84: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	13,  // 85: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	13,  // 86: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	13,  // 87: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	75,  // 88: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	82,  // 89: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	227, // 90: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	228, // 91: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	82,  // 92: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	228, // 93: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	87,  // 94: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	87,  // 95: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	89,  // 96: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	89,  // 97: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	87,  // 98: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	227, // 99: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	88,  // 100: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	88,  // 101: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	87,  // 102: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	88,  // 103: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	88,  // 104: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	228, // 105: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	88,  // 106: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	88,  // 107: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	102, // 108: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	104, // 109: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	227, // 110: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	103, // 111: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	227, // 112: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	227, // 113: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	221, // 114: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	227, // 115: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	227, // 116: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	227, // 117: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	222, // 118: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	227, // 119: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	227, // 120: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	227, // 121: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	105, // 122: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	106, // 123: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	107, // 124: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	112, // 125: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	228, // 126: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	223, // 127: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	228, // 128: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	106, // 129: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	228, // 130: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	227, // 131: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	227, // 132: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	227, // 133: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	228, // 134: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	118, // 135: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	119, // 136: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	228, // 137: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	224, // 138: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	228, // 139: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	117, // 140: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	227, // 141: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	121, // 142: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	122, // 143: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	227, // 144: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	122, // 145: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	227, // 146: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	227, // 147: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	120, // 148: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	120, // 149: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	117, // 150: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	127, // 151: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	131, // 152: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	135, // 153: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	135, // 154: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	135, // 155: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	139, // 156: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	139, // 157: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	139, // 158: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	140, // 159: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	117, // 160: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	227, // 161: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	143, // 162: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	227, // 163: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	120, // 164: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	120, // 165: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	227, // 166: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	227, // 167: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	155, // 168: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	156, // 169: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	227, // 170: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	157, // 171: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	227, // 172: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	154, // 173: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	154, // 174: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	154, // 175: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	154, // 176: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	227, // 177: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	154, // 178: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	168, // 179: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	227, // 180: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	228, // 181: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	172, // 182: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	174, // 183: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	227, // 184: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	227, // 185: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	228, // 186: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	227, // 187: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	171, // 188: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	155, // 189: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	172, // 190: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	173, // 191: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	174, // 192: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	227, // 193: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	227, // 194: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	227, // 195: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	227, // 196: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	227, // 197: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	227, // 198: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	169, // 199: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	169, // 200: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	170, // 201: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	170, // 202: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	225, // 203: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	170, // 204: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	170, // 205: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	170, // 206: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	170, // 207: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	170, // 208: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	227, // 209: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	227, // 210: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	170, // 211: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	227, // 212: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	227, // 213: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	170, // 214: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	227, // 215: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
-	228, // 216: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
-	197, // 217: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	226, // 218: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
-	200, // 219: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
-	13,  // 220: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
-	197, // 221: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	203, // 222: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	227, // 223: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
-	227, // 224: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
-	227, // 225: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
-	227, // 226: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
-	204, // 227: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
-	205, // 228: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
-	227, // 229: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
-	203, // 230: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
-	203, // 231: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	203, // 232: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	203, // 233: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	203, // 234: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
-	203, // 235: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	1,   // 236: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 237: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 238: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 239: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 240: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 241: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 242: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 243: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 244: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	35,  // 245: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	45,  // 246: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	48,  // 247: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	50,  // 248: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	52,  // 249: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	39,  // 250: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	43,  // 251: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	56,  // 252: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	58,  // 253: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	60,  // 254: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	62,  // 255: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	64,  // 256: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	67,  // 257: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	69,  // 258: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	71,  // 259: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	73,  // 260: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	76,  // 261: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	78,  // 262: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	80,  // 263: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	83,  // 264: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	90,  // 265: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	92,  // 266: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	94,  // 267: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	96,  // 268: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	98,  // 269: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	31,  // 270: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
-	100, // 271: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	108, // 272: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	110, // 273: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	113, // 274: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	115, // 275: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	123, // 276: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	125, // 277: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	127, // 278: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	129, // 279: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	141, // 280: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	144, // 281: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	146, // 282: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	148, // 283: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	132, // 284: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	133, // 285: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	134, // 286: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	150, // 287: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	152, // 288: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	158, // 289: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	160, // 290: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	162, // 291: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	164, // 292: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	166, // 293: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	175, // 294: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	177, // 295: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	179, // 296: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	181, // 297: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	183, // 298: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	185, // 299: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	187, // 300: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	189, // 301: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	191, // 302: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	193, // 303: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	195, // 304: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	198, // 305: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
-	201, // 306: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
-	206, // 307: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
-	208, // 308: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
-	210, // 309: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
-	212, // 310: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
-	214, // 311: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
-	216, // 312: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
-	85,  // 313: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 314: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 315: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 316: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 317: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 318: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 319: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 320: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 321: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 322: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	36,  // 323: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	46,  // 324: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	49,  // 325: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	51,  // 326: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	53,  // 327: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	40,  // 328: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	44,  // 329: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	57,  // 330: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	59,  // 331: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	61,  // 332: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	63,  // 333: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	65,  // 334: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	68,  // 335: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	70,  // 336: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	72,  // 337: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	74,  // 338: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	77,  // 339: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	79,  // 340: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	81,  // 341: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	84,  // 342: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	91,  // 343: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	93,  // 344: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	95,  // 345: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	97,  // 346: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	99,  // 347: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	32,  // 348: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
-	101, // 349: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	109, // 350: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	111, // 351: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	114, // 352: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	116, // 353: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	124, // 354: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	126, // 355: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	128, // 356: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	130, // 357: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	142, // 358: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	145, // 359: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	147, // 360: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	149, // 361: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	136, // 362: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	137, // 363: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	138, // 364: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	151, // 365: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	153, // 366: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	159, // 367: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	161, // 368: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	163, // 369: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	165, // 370: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	167, // 371: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	176, // 372: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	178, // 373: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	180, // 374: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	182, // 375: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	184, // 376: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	186, // 377: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	188, // 378: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	190, // 379: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	192, // 380: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	194, // 381: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	196, // 382: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	199, // 383: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
-	202, // 384: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
-	207, // 385: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
-	209, // 386: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
-	211, // 387: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
-	213, // 388: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
-	215, // 389: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
-	217, // 390: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
-	86,  // 391: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	314, // [314:392] is the sub-list for method output_type
-	236, // [236:314] is the sub-list for method input_type
-	236, // [236:236] is the sub-list for extension type_name
-	236, // [236:236] is the sub-list for extension extendee
-	0,   // [0:236] is the sub-list for field type_name
+	236, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	80,  // 52: taskengine.v1.WhyResponse.silent:type_name -> taskengine.v1.SilentNode
+	237, // 53: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	236, // 54: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	236, // 55: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	236, // 56: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	237, // 57: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	42,  // 58: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	41,  // 59: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	80,  // 60: taskengine.v1.TaskLogsResponse.silent:type_name -> taskengine.v1.SilentNode
+	236, // 61: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	13,  // 62: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	47,  // 63: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	13,  // 64: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	236, // 65: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	237, // 66: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	228, // 67: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	12,  // 68: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	54,  // 69: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	54,  // 70: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	13,  // 71: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	55,  // 72: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	236, // 73: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	236, // 74: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	236, // 75: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	55,  // 76: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	13,  // 77: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	13,  // 78: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	236, // 79: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	237, // 80: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	13,  // 81: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	13,  // 82: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	66,  // 83: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	13,  // 84: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	236, // 85: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	13,  // 86: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	13,  // 87: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	13,  // 88: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	13,  // 89: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	75,  // 90: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	83,  // 91: taskengine.v1.ListNodesResponse.nodes:type_name -> taskengine.v1.Node
+	80,  // 92: taskengine.v1.ListNodesResponse.silent:type_name -> taskengine.v1.SilentNode
+	229, // 93: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
+	84,  // 94: taskengine.v1.Node.status:type_name -> taskengine.v1.NodeStatus
+	236, // 95: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
+	237, // 96: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
+	237, // 97: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
+	237, // 98: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
+	83,  // 99: taskengine.v1.DrainNodeResponse.node:type_name -> taskengine.v1.Node
+	89,  // 100: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	80,  // 101: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
+	236, // 102: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	237, // 103: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	89,  // 104: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	80,  // 105: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
+	237, // 106: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	94,  // 107: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	94,  // 108: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	97,  // 109: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	97,  // 110: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	96,  // 111: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
+	94,  // 112: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	236, // 113: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	95,  // 114: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	80,  // 115: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
+	95,  // 116: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	94,  // 117: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	95,  // 118: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	95,  // 119: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	237, // 120: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	95,  // 121: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	95,  // 122: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	110, // 123: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	112, // 124: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	236, // 125: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	111, // 126: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	80,  // 127: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
+	236, // 128: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	236, // 129: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	230, // 130: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	236, // 131: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	236, // 132: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	236, // 133: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	231, // 134: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	236, // 135: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	236, // 136: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	236, // 137: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	113, // 138: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	114, // 139: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	115, // 140: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	120, // 141: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	237, // 142: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	232, // 143: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	237, // 144: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	114, // 145: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	237, // 146: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	236, // 147: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	236, // 148: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	236, // 149: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	237, // 150: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	126, // 151: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	127, // 152: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	237, // 153: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	233, // 154: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	237, // 155: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	125, // 156: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	236, // 157: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	129, // 158: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	130, // 159: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	236, // 160: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	130, // 161: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	236, // 162: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	236, // 163: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	128, // 164: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	128, // 165: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	125, // 166: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	135, // 167: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	139, // 168: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	143, // 169: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	143, // 170: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	143, // 171: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	147, // 172: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	147, // 173: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	147, // 174: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	148, // 175: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	125, // 176: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	236, // 177: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	151, // 178: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	236, // 179: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	128, // 180: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	128, // 181: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	236, // 182: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	236, // 183: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	163, // 184: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	164, // 185: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	236, // 186: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	165, // 187: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	236, // 188: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	162, // 189: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	162, // 190: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	162, // 191: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	162, // 192: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	236, // 193: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	162, // 194: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	176, // 195: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	236, // 196: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	237, // 197: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	180, // 198: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	182, // 199: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	236, // 200: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	236, // 201: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	237, // 202: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	236, // 203: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	179, // 204: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	163, // 205: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	180, // 206: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	181, // 207: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	182, // 208: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	236, // 209: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	236, // 210: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	236, // 211: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	236, // 212: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	236, // 213: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	236, // 214: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	177, // 215: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	177, // 216: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	178, // 217: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	178, // 218: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	234, // 219: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	178, // 220: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	178, // 221: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	178, // 222: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	178, // 223: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	178, // 224: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	236, // 225: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	236, // 226: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	178, // 227: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	236, // 228: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	236, // 229: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	178, // 230: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	236, // 231: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	237, // 232: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	205, // 233: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	235, // 234: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	208, // 235: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 236: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	205, // 237: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	211, // 238: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	236, // 239: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	236, // 240: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	236, // 241: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	236, // 242: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	212, // 243: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	213, // 244: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	236, // 245: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	211, // 246: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	211, // 247: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	211, // 248: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	211, // 249: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	211, // 250: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	211, // 251: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	1,   // 252: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 253: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 254: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 255: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 256: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 257: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 258: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 259: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 260: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	35,  // 261: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	45,  // 262: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	48,  // 263: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	50,  // 264: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	52,  // 265: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	39,  // 266: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	43,  // 267: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	56,  // 268: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	58,  // 269: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	60,  // 270: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	62,  // 271: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	64,  // 272: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	67,  // 273: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	69,  // 274: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	71,  // 275: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	73,  // 276: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	76,  // 277: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	78,  // 278: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	87,  // 279: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	90,  // 280: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	81,  // 281: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
+	85,  // 282: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
+	98,  // 283: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	100, // 284: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	102, // 285: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	104, // 286: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	106, // 287: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	31,  // 288: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
+	108, // 289: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	116, // 290: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	118, // 291: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	121, // 292: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	123, // 293: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	131, // 294: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	133, // 295: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	135, // 296: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	137, // 297: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	149, // 298: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	152, // 299: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	154, // 300: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	156, // 301: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	140, // 302: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	141, // 303: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	142, // 304: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	158, // 305: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	160, // 306: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	166, // 307: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	168, // 308: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	170, // 309: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	172, // 310: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	174, // 311: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	183, // 312: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	185, // 313: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	187, // 314: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	189, // 315: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	191, // 316: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	193, // 317: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	195, // 318: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	197, // 319: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	199, // 320: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	201, // 321: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	203, // 322: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	206, // 323: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	209, // 324: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	214, // 325: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	216, // 326: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	218, // 327: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	220, // 328: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	222, // 329: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	224, // 330: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	92,  // 331: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 332: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 333: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 334: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 335: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 336: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 337: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 338: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 339: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 340: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	36,  // 341: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	46,  // 342: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	49,  // 343: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	51,  // 344: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	53,  // 345: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	40,  // 346: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	44,  // 347: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	57,  // 348: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	59,  // 349: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	61,  // 350: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	63,  // 351: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	65,  // 352: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	68,  // 353: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	70,  // 354: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	72,  // 355: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	74,  // 356: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	77,  // 357: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	79,  // 358: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	88,  // 359: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	91,  // 360: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	82,  // 361: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
+	86,  // 362: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
+	99,  // 363: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	101, // 364: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	103, // 365: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	105, // 366: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	107, // 367: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	32,  // 368: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
+	109, // 369: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	117, // 370: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	119, // 371: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	122, // 372: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	124, // 373: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	132, // 374: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	134, // 375: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	136, // 376: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	138, // 377: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	150, // 378: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	153, // 379: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	155, // 380: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	157, // 381: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	144, // 382: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	145, // 383: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	146, // 384: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	159, // 385: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	161, // 386: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	167, // 387: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	169, // 388: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	171, // 389: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	173, // 390: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	175, // 391: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	184, // 392: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	186, // 393: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	188, // 394: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	190, // 395: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	192, // 396: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	194, // 397: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	196, // 398: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	198, // 399: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	200, // 400: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	202, // 401: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	204, // 402: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	207, // 403: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	210, // 404: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	215, // 405: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	217, // 406: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	219, // 407: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	221, // 408: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	223, // 409: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	225, // 410: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	93,  // 411: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	332, // [332:412] is the sub-list for method output_type
+	252, // [252:332] is the sub-list for method input_type
+	252, // [252:252] is the sub-list for extension type_name
+	252, // [252:252] is the sub-list for extension extendee
+	0,   // [0:252] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -16462,14 +17203,14 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[89].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[94].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[96].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[119].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[97].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[102].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[104].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[127].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[154].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[156].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[166].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[135].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[162].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[164].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[174].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -16481,7 +17222,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   227,
+			NumMessages:   236,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

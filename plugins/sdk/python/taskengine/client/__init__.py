@@ -43,6 +43,7 @@ from ._messages import (
     ErrorKinds,
     Limit,
     LimitSetting,
+    LimitUse,
     Parent,
     Progress,
     Rate,
@@ -74,7 +75,7 @@ from ._slice_messages import OpenSlice, Platform, PlatformStop, SliceChange, Sli
 
 __all__ = [
     "AlreadyExists", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "ChildrenAdded", "ChildrenClosed", "Client", "Closed", "Conflict",
-    "DeadlineExceeded", "Error", "ErrorKind", "ErrorKinds", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
+    "DeadlineExceeded", "Error", "ErrorKind", "ErrorKinds", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "LimitUse", "NewTask", "NotAllowed", "NotDone", "NotFound",
     "OpenSlice", "Parent", "Platform", "PlatformStop", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
     "ScheduleDefinition", "ScheduleFailure", "ScheduleFire", "SchedulePause", "SchedulesChanged", "ScheduleTask", "ScheduleTime", "SliceChange", "SliceSetting", "SliceSource", "Source",
     "SourceLoss", "SourceMove", "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TaskEnded", "TooLarge", "TooManyChildren", "TreeTask", "Unavailable", "Unsupported", "Workflow",

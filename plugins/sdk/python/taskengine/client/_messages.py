@@ -263,6 +263,15 @@ class LimitSetting:
 
 
 @dataclass(frozen=True)
+class LimitUse:
+    """How much of a limit a node uses."""
+
+    node: str = one(1, TEXT)
+    used: int = one(2, INT64)
+    held: int = one(3, INT64)
+
+
+@dataclass(frozen=True)
 class Limit:
     """A limit as it is in force, as a whole or for one of its values."""
 
@@ -281,6 +290,7 @@ class Limit:
     inherited: Sequence[LimitSetting] = many(13, message(LimitSetting))
     used: int = one(14, INT64)
     held: int = one(15, INT64)
+    uses: Sequence[LimitUse] = many(16, message(LimitUse))
 
 
 @dataclass(frozen=True)
@@ -472,7 +482,7 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, ErrorKind, Reason, Rate, LimitSetting, Limit,
+    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, ErrorKind, Reason, Rate, LimitSetting, LimitUse, Limit,
     ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, AppliedSchedule, ScheduleFailure, SchedulesChanged, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,

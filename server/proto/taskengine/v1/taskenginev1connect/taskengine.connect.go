@@ -106,6 +106,10 @@ const (
 	TaskServiceListWorkersProcedure = "/taskengine.v1.TaskService/ListWorkers"
 	// TaskServiceDrainWorkerProcedure is the fully-qualified name of the TaskService's DrainWorker RPC.
 	TaskServiceDrainWorkerProcedure = "/taskengine.v1.TaskService/DrainWorker"
+	// TaskServiceListNodesProcedure is the fully-qualified name of the TaskService's ListNodes RPC.
+	TaskServiceListNodesProcedure = "/taskengine.v1.TaskService/ListNodes"
+	// TaskServiceDrainNodeProcedure is the fully-qualified name of the TaskService's DrainNode RPC.
+	TaskServiceDrainNodeProcedure = "/taskengine.v1.TaskService/DrainNode"
 	// TaskServiceListLimitsProcedure is the fully-qualified name of the TaskService's ListLimits RPC.
 	TaskServiceListLimitsProcedure = "/taskengine.v1.TaskService/ListLimits"
 	// TaskServiceGetLimitProcedure is the fully-qualified name of the TaskService's GetLimit RPC.
@@ -348,6 +352,12 @@ type TaskServiceClient interface {
 	// no more tasks. A program ends when every node to which it is connected has drained it.
 	// It may be repeated. It answers not_found if no worker has the id or the name.
 	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
+	// Returns the nodes of the cluster that are alive, by name. Each node that answers says more about
+	// itself.
+	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
+	// Has a node stop after its running tasks, as SIGTERM does. It answers at once. FAILED_PRECONDITION
+	// if several nodes have the name.
+	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -682,6 +692,18 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("DrainWorker")),
 			connect.WithClientOptions(opts...),
 		),
+		listNodes: connect.NewClient[v1.ListNodesRequest, v1.ListNodesResponse](
+			httpClient,
+			baseURL+TaskServiceListNodesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListNodes")),
+			connect.WithClientOptions(opts...),
+		),
+		drainNode: connect.NewClient[v1.DrainNodeRequest, v1.DrainNodeResponse](
+			httpClient,
+			baseURL+TaskServiceDrainNodeProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
+			connect.WithClientOptions(opts...),
+		),
 		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
 			httpClient,
 			baseURL+TaskServiceListLimitsProcedure,
@@ -1010,6 +1032,8 @@ type taskServiceClient struct {
 	resumeType         *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
 	listWorkers        *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
 	drainWorker        *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
+	listNodes          *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
+	drainNode          *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
 	listLimits         *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
 	getLimit           *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
 	setLimit           *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
@@ -1308,6 +1332,24 @@ func (c *taskServiceClient) ListWorkers(ctx context.Context, req *v1.ListWorkers
 // DrainWorker calls taskengine.v1.TaskService.DrainWorker.
 func (c *taskServiceClient) DrainWorker(ctx context.Context, req *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
 	response, err := c.drainWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListNodes calls taskengine.v1.TaskService.ListNodes.
+func (c *taskServiceClient) ListNodes(ctx context.Context, req *v1.ListNodesRequest) (*v1.ListNodesResponse, error) {
+	response, err := c.listNodes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DrainNode calls taskengine.v1.TaskService.DrainNode.
+func (c *taskServiceClient) DrainNode(ctx context.Context, req *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
+	response, err := c.drainNode.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1862,6 +1904,12 @@ type TaskServiceHandler interface {
 	// no more tasks. A program ends when every node to which it is connected has drained it.
 	// It may be repeated. It answers not_found if no worker has the id or the name.
 	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
+	// Returns the nodes of the cluster that are alive, by name. Each node that answers says more about
+	// itself.
+	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
+	// Has a node stop after its running tasks, as SIGTERM does. It answers at once. FAILED_PRECONDITION
+	// if several nodes have the name.
+	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -2190,6 +2238,18 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceDrainWorkerProcedure,
 		svc.DrainWorker,
 		connect.WithSchema(taskServiceMethods.ByName("DrainWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListNodesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListNodesProcedure,
+		svc.ListNodes,
+		connect.WithSchema(taskServiceMethods.ByName("ListNodes")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceDrainNodeHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceDrainNodeProcedure,
+		svc.DrainNode,
+		connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceListLimitsHandler := connect.NewUnaryHandlerSimple(
@@ -2546,6 +2606,10 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceListWorkersHandler.ServeHTTP(w, r)
 		case TaskServiceDrainWorkerProcedure:
 			taskServiceDrainWorkerHandler.ServeHTTP(w, r)
+		case TaskServiceListNodesProcedure:
+			taskServiceListNodesHandler.ServeHTTP(w, r)
+		case TaskServiceDrainNodeProcedure:
+			taskServiceDrainNodeHandler.ServeHTTP(w, r)
 		case TaskServiceListLimitsProcedure:
 			taskServiceListLimitsHandler.ServeHTTP(w, r)
 		case TaskServiceGetLimitProcedure:
@@ -2767,6 +2831,14 @@ func (UnimplementedTaskServiceHandler) ListWorkers(context.Context, *v1.ListWork
 
 func (UnimplementedTaskServiceHandler) DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DrainWorker is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListNodes is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DrainNode is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
