@@ -66,7 +66,7 @@ func (a *API) DrainNode(ctx context.Context, req *taskenginev1.DrainNodeRequest)
 	n := a.nodeOf(m)
 	if !n.GetHere() {
 		err := a.peers.AskOne(a.forCaller(ctx), m, func(ctx context.Context, c taskenginev1connect.TaskServiceClient) error {
-			_, err := c.DrainNode(ctx, &taskenginev1.DrainNodeRequest{Node: m.Incarnation.String(), By: byOf(ctx, req.GetBy())})
+			_, err := c.DrainNode(ctx, &taskenginev1.DrainNodeRequest{Node: m.Incarnation.String(), By: req.GetBy()}) // which sees the same caller
 			return err
 		})
 		if err != nil {

@@ -69,13 +69,13 @@ var programRules = []rule{
 		Of: "cmd/taskengine/internal/alerting",
 		May: []string{
 			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "task", "internal/machine",
-			"internal/terminal", "internal/wakeup", "schedule/scheduler", "server", "server/peer", "storage", "timeslice/slicer",
+			"internal/terminal", "internal/wakeup", "schedule/scheduler", "server", "storage", "timeslice/slicer",
 		},
 		Why: "what a node observes becomes facts here; package alert decides",
 	},
 	{
 		Of:  "cmd/taskengine/internal/hooks",
-		May: []string{"alert/target", "config", "engine", "filter", "task", "internal/wakeup", "server", "server/peer", "storage"},
+		May: []string{"alert/target", "config", "engine", "filter", "task", "internal/wakeup", "server", "storage"},
 		Why: "what the engine knows of changes is sent by what sends notifications",
 	},
 	{
