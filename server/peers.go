@@ -46,7 +46,7 @@ func (a *API) admitPeer(ctx context.Context, path, signed string, from origin) (
 	from.isSocket = by.Kind == peer.Local
 	from.address += " by node " + node
 	ctx = context.WithValue(ctx, askedKey{}, true)
-	if a.audit != nil && isManagement(method) {
+	if isManagement(method) {
 		ctx = context.WithValue(ctx, originKey{}, from)
 	}
 	switch {

@@ -185,7 +185,7 @@ func (c *answering) drainedAndKilled(t *testing.T) {
 	if code := c.nodes[1].exit(t); code != exitOK {
 		t.Errorf("the drained node ends with %d", code)
 	}
-	c.nodes[1].says(t, `"by":"admin (ann)"`)
+	c.nodes[1].says(t, `"by":"admin (says ann)"`)
 	c.nodes[2].signal(t, syscall.SIGKILL)
 	c.nodes[2].exit(t)
 	if r, all := c.ask(t, 0, exitPartial, "node", "list"); len(all) != 3 || !strings.Contains(silentNodes(all), "n2: ") || !strings.Contains(r.stderr, "connection refused") {
