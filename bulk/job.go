@@ -28,10 +28,12 @@ const (
 	Cancel     Verb = "cancel"
 	Fail       Verb = "fail"
 	Reschedule Verb = "reschedule"
+	Set        Verb = "set"
+	Delete     Verb = "delete"
 )
 
 // Verbs returns all verbs.
-func Verbs() []Verb { return []Verb{Resume, Cancel, Fail, Reschedule} }
+func Verbs() []Verb { return []Verb{Resume, Cancel, Fail, Reschedule, Set, Delete} }
 
 // Bounds of jobs.
 const (
@@ -50,8 +52,13 @@ type Job struct {
 	Types  []string  `json:"types,omitempty"` // of the tasks, if the caller may deal with these only
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
-	At     time.Time `json:"at,omitzero"`    // the time for Reschedule
-	Rate   float64   `json:"rate,omitempty"` // tasks in a second; 0 is as fast as possible
+	At     time.Time `json:"at,omitzero"` // the time for Reschedule, or for Set
+
+	Priority *uint8             `json:"priority,omitempty"` // for Set
+	Payload  *[]byte            `json:"payload,omitempty"`  // likewise
+	Headers  map[string]*string `json:"headers,omitempty"`  // likewise; nil removes a header
+
+	Rate float64 `json:"rate,omitempty"` // tasks in a second; 0 is as fast as possible
 
 	Ordered  time.Time `json:"ordered"`  // when the job was ordered
 	Total    int64     `json:"total"`    // how many tasks the filter selected then
@@ -83,6 +90,10 @@ func statesOf(v Verb) []task.State {
 		return []task.State{task.Waiting, task.Submitted, task.Processing, task.Error}
 	case Reschedule:
 		return []task.State{task.Waiting, task.Error}
+	case Set:
+		return []task.State{task.Waiting, task.Submitted, task.Error}
+	case Delete:
+		return []task.State{task.Done, task.Failed, task.Cancelled}
 	default:
 		return []task.State{task.Error}
 	}
@@ -104,8 +115,10 @@ func (j *Job) Prepare(now time.Time) error {
 		return wrong("the name of who orders it has %d bytes, of %d allowed", len(j.By), MaxBy)
 	case j.Rate < 0 || j.Rate > MaxRate || math.IsNaN(j.Rate) || j.Rate > 0 && j.Rate < 1e-4:
 		return wrong("the rate is %g tasks in a second, and must be 0.0001 to %g, or 0 for no limit", j.Rate, MaxRate)
-	case (j.Verb == Reschedule) == j.At.IsZero():
-		return wrong("a time is for %s, which needs one", Reschedule)
+	case j.Verb == Reschedule && j.At.IsZero(), j.Verb != Reschedule && j.Verb != Set && !j.At.IsZero():
+		return wrong("a time is for %s, which needs one, and for %s", Reschedule, Set)
+	case j.Verb != Set && j.hasValues():
+		return wrong("a priority, a payload and headers are for %s", Set)
 	case !j.At.IsZero() && (j.At.Unix() < 0 || j.At.UTC().Year() > 9999):
 		return wrong("times must lie between the years 1970 and 9999")
 	case j.Reason != "" && j.Verb != Cancel && j.Verb != Fail:
@@ -136,6 +149,8 @@ func (j *Job) Prepare(now time.Time) error {
 	}
 	return nil
 }
+
+func (j *Job) hasValues() bool { return j.Priority != nil || j.Payload != nil || len(j.Headers) > 0 }
 
 // Filter returns the filter of a job that was prepared.
 func (j *Job) Filter() (filter.Filter, error) {

@@ -58,6 +58,12 @@ func (c contents) encode(typ string, kind codec.Kind, data []byte) ([]byte, erro
 	return stored, nil
 }
 
+// isOpen reports whether anybody who reads the store can read data, which is stored so.
+func (c contents) isOpen(stored, data []byte) bool {
+	_, isOwn := c.codec.(*codec.Envelope)
+	return bytes.Equal(stored, data) || isOwn && codec.KeyOf(stored) == ""
+}
+
 // encodeRerun encodes the contents of a task that runs again.
 func (c contents) encodeRerun(typ string, r *task.Rerun) error {
 	if r.Payload != nil {

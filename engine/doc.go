@@ -10,7 +10,7 @@
 //	             rows are read from the store as memory has room for them
 //	handle*.go   the handler of a grabbed task is called, and reports
 //	recover*.go  tasks are found that differ in the store and in memory, or that wait for a key of the codec
-//	manage*.go   operators cancel, resume, fail and reschedule tasks, pause types and change limits
+//	manage*.go   operators cancel, resume, fail, reschedule, change and delete tasks, pause types and change limits
 //	relay*.go    rows leave for another database
 //	inspect*.go  users read tasks, wait for them, and ask why they do not run
 //	drop*.go     the oldest tasks of a full backlog are canceled

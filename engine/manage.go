@@ -31,8 +31,7 @@ func (e *Engine) Cancel(ctx context.Context, ref task.Ref, reason string) (*task
 
 // cancel is Cancel of a task that was read already; nil if it was not.
 func (e *Engine) cancel(ctx context.Context, ref task.Ref, read *task.Task, reason string) (*task.Task, error) {
-	a := Cancelling(reason)
-	return e.editRead(ctx, ref, read, a.verb, a.fill)
+	return e.do(ctx, ref, read, Cancelling(reason))
 }
 
 // Fail ends a task that will not be tried again. For a task in the state error this is the
@@ -81,7 +80,7 @@ func (e *Engine) editRead(ctx context.Context, ref task.Ref, read *task.Task, ve
 			return e.shown(t), fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
 		}
 		c := task.Change{Ref: t.Ref(), At: e.Now(), OrderingKey: t.OrderingKey}
-		if !fill(t, &c) || !t.State.CanBecome(c.To) {
+		if !fill(t, &c) || !allowed(t, &c) {
 			return e.shown(t), fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
 		}
 		again := e.contents.reencode(t)
@@ -114,7 +113,7 @@ func (e *Engine) shown(t *task.Task) *task.Task {
 // swap makes a change of a row through a writer, so that the core learns of it. It returns nil if the
 // change came too late.
 func (e *Engine) swap(ctx context.Context, t *task.Task, c task.Change) (*task.Task, error) {
-	ed := &shell.Edit{Change: c, Read: t.Version, From: t.State, Parent: t.Parent, Done: make(chan error, 1)}
+	ed := editOf(t, c)
 	err := ErrClosed
 	e.tell(func(s *state, _ time.Time) {
 		if err = e.inbox.accepting(); err == nil {
@@ -130,6 +129,14 @@ func (e *Engine) swap(ctx context.Context, t *task.Task, c task.Change) (*task.T
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the change may have been made: %w", context.Cause(ctx))
 	}
+}
+
+func editOf(t *task.Task, c task.Change) *shell.Edit {
+	ed := &shell.Edit{Change: c, Read: t.Version, From: t.State, Parent: t.Parent, Done: make(chan error, 1)}
+	if c.Put != nil {
+		ed.Was = new(t.Hint())
+	}
+	return ed
 }
 
 // Pause stops tasks of a type from being started, also after a restart, until [Engine.Unpause].

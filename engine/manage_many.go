@@ -15,11 +15,16 @@ import (
 type Action struct {
 	verb string
 	fill func(t *task.Task, c *task.Change) bool // completes a change, or returns false if the state of the task does not allow it
+
+	set   func(e *Engine, t *task.Task, c *task.Change) error // completes it then, or says why the task cannot have that; may be nil
+	whole bool                                                // set needs the payload of the task
+
+	removes bool // the row is removed, and nothing else is done
 }
 
 // Cancelling returns what [Engine.Cancel] does.
 func Cancelling(reason string) Action {
-	return Action{"cancel", func(_ *task.Task, c *task.Change) bool {
+	return Action{verb: "cancel", fill: func(_ *task.Task, c *task.Change) bool {
 		c.To, c.Outcome, c.Error = task.Cancelled, task.Overruled, reason
 		return true
 	}}
@@ -27,7 +32,7 @@ func Cancelling(reason string) Action {
 
 // Failing returns what [Engine.Fail] does.
 func Failing(reason string) Action {
-	return Action{"fail", func(_ *task.Task, c *task.Change) bool {
+	return Action{verb: "fail", fill: func(_ *task.Task, c *task.Change) bool {
 		c.To, c.Outcome, c.Error = task.Failed, task.Overruled, reason
 		return true
 	}}
@@ -35,7 +40,7 @@ func Failing(reason string) Action {
 
 // Resuming returns what [Engine.Resume] does.
 func Resuming() Action {
-	return Action{"resume", func(t *task.Task, c *task.Change) bool {
+	return Action{verb: "resume", fill: func(t *task.Task, c *task.Change) bool {
 		c.To = task.Submitted
 		if t.State != task.Waiting {
 			c.Count = task.Reset
@@ -51,7 +56,7 @@ func Rescheduling(at time.Time) (Action, error) {
 	if at.IsZero() || outOfRange(at) {
 		return Action{}, fmt.Errorf("%w: times must lie between the years 1970 and 9999", ErrInvalid)
 	}
-	return Action{"reschedule", func(t *task.Task, c *task.Change) bool {
+	return Action{verb: "reschedule", fill: func(t *task.Task, c *task.Change) bool {
 		c.To, c.NextEventAt, c.ReadyAt = task.Waiting, at, at
 		if t.State == task.Error {
 			c.Count = task.Reset
@@ -62,7 +67,99 @@ func Rescheduling(at time.Time) (Action, error) {
 
 // Do makes a change of one task.
 func (e *Engine) Do(ctx context.Context, ref task.Ref, a Action) (*task.Task, error) {
-	return e.edit(ctx, ref, a.verb, a.fill)
+	return e.do(ctx, ref, nil, a)
+}
+
+// do is Do of a task that was read already; nil if it was not.
+func (e *Engine) do(ctx context.Context, ref task.Ref, read *task.Task, a Action) (*task.Task, error) {
+	if a.removes {
+		return e.remove(ctx, ref)
+	}
+	var invalid error
+	after, err := e.editRead(ctx, ref, read, a.verb, func(t *task.Task, c *task.Change) bool {
+		if invalid = nil; !a.fill(t, c) {
+			return false
+		}
+		if a.set != nil {
+			invalid = a.set(e, t, c)
+		}
+		return invalid == nil
+	})
+	if invalid != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, invalid)
+	}
+	return after, err
+}
+
+// allowed reports whether the state of a task allows a change.
+func allowed(t *task.Task, c *task.Change) bool {
+	return t.State.CanBecome(c.To) || c.Put != nil && c.To == task.Error && t.State == task.Error
+}
+
+// Deleting returns the removal of tasks that are done, have failed or were cancelled, before their retention is over. Their keys are free then.
+func Deleting() Action { return Action{verb: "delete", removes: true} }
+
+// removable returns why a task cannot be deleted, or nil.
+func removable(t *task.Task) error {
+	switch t.State {
+	case task.Done, task.Failed, task.Cancelled:
+		return nil
+	case task.Error:
+		return fmt.Errorf("%w: cannot delete a task that is error: cancel it before", ErrNotAllowed)
+	}
+	return fmt.Errorf("%w: cannot delete a task that is %s", ErrNotAllowed, t.State)
+}
+
+// remove deletes a task. It returns the task as it was, without its contents.
+func (e *Engine) remove(ctx context.Context, ref task.Ref) (*task.Task, error) {
+	for range editTries {
+		t, err := e.store.Get(ctx, ref.ID)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("engine: delete %v: %w", ref.ID, err)
+		case ref.Version != 0 && ref.Version != t.Version:
+			return e.shown(t), fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
+		}
+		if err := removable(t); err != nil {
+			return e.shown(t), err
+		}
+		gone, err := e.store.Delete(ctx, t.Ref())
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("engine: delete %v: %w", ref.ID, err)
+		case gone[0]:
+			t.Payload, t.Result, t.Notes = nil, nil, nil
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("%w, %d times in a row", ErrStale, editTries)
+}
+
+// removeSome deletes some tasks at once.
+func (e *Engine) removeSome(ctx context.Context, targets []Target, out []Outcome) {
+	e.readTargets(ctx, targets, false, out)
+	var refs []task.Ref
+	var at []int
+	for i := range targets {
+		if out[i].Err == nil {
+			out[i].Err = removable(out[i].Row)
+		}
+		if out[i].Err == nil {
+			refs, at = append(refs, targets[i].Ref), append(at, i)
+		}
+	}
+	if len(refs) == 0 {
+		return
+	}
+	gone, err := e.store.Delete(ctx, refs...)
+	for j, i := range at {
+		switch {
+		case err != nil:
+			out[i].Err = fmt.Errorf("delete task %v: %w", refs[j].ID, err)
+		case !gone[j]:
+			out[i] = Outcome{Err: fmt.Errorf("%w: it is no longer at version %d", ErrStale, refs[j].Version)}
+		}
+	}
 }
 
 // Target is a task that [Engine.DoMany] changes, at one version.
@@ -74,7 +171,7 @@ type Target struct {
 // Outcome is what has become of a [Target].
 type Outcome struct {
 	// Err is nil if the change was made. It wraps [ErrStale] if the task is at another version, [task.ErrNotFound] if it does
-	// not exist, and [ErrNotAllowed] if its state does not allow the change. After any other error it is unknown whether the change was made.
+	// not exist, [ErrNotAllowed] if its state does not allow the change, and [ErrInvalid] if it cannot have that. After any other error it is unknown whether the change was made.
 	Err error
 
 	// Row is the task after the change or, if it was read and the change was not made, before it; otherwise nil.
@@ -100,6 +197,10 @@ func (e *Engine) DoMany(ctx context.Context, at time.Time, a Action, targets []T
 			}
 			return out
 		}
+		if a.removes {
+			e.removeSome(context.WithoutCancel(ctx), targets[from:to], out[from:to])
+			continue
+		}
 		e.doSome(context.WithoutCancel(ctx), at, a, targets[from:to], out[from:to])
 	}
 	return out
@@ -109,19 +210,25 @@ func (e *Engine) DoMany(ctx context.Context, at time.Time, a Action, targets []T
 func (e *Engine) doSome(ctx context.Context, at time.Time, a Action, targets []Target, out []Outcome) {
 	edits := make([]*shell.Edit, len(targets))
 	types := make([]string, len(targets))
-	e.readTargets(ctx, targets, out)
+	e.readTargets(ctx, targets, a.whole, out)
 	for i := range targets {
 		if out[i].Err != nil {
 			continue
 		}
 		t := out[i].Row
 		c := task.Change{Ref: t.Ref(), At: at, OrderingKey: t.OrderingKey}
-		if !a.fill(t, &c) || !t.State.CanBecome(c.To) {
+		if !a.fill(t, &c) || !allowed(t, &c) {
 			out[i].Err = fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, a.verb, t.State)
 			continue
 		}
+		if a.set != nil {
+			if err := a.set(e, t, &c); err != nil {
+				out[i].Err = fmt.Errorf("%w: %w", ErrInvalid, err)
+				continue
+			}
+		}
 		e.contents.reencode(t).Add(&c, false)
-		edits[i] = &shell.Edit{Change: c, Read: t.Version, From: t.State, Parent: t.Parent, Done: make(chan error, 1)}
+		edits[i] = editOf(t, c)
 		types[i] = t.Type
 	}
 	e.tell(func(s *state, _ time.Time) {
@@ -151,12 +258,12 @@ func (e *Engine) doSome(ctx context.Context, at time.Time, a Action, targets []T
 	}
 }
 
-// readTargets makes the rows of targets those of their outcomes, and reads the missing ones.
-func (e *Engine) readTargets(ctx context.Context, targets []Target, out []Outcome) {
+// readTargets makes the rows of targets those of their outcomes, and reads the missing ones, or all of them with their contents.
+func (e *Engine) readTargets(ctx context.Context, targets []Target, whole bool, out []Outcome) {
 	var reading sync.WaitGroup
 	places := make(chan struct{}, manyReads)
 	for i := range targets {
-		if out[i].Row = targets[i].Row; out[i].Row == nil {
+		if out[i].Row = targets[i].Row; out[i].Row == nil || whole {
 			places <- struct{}{}
 			reading.Go(func() {
 				out[i].Row, out[i].Err = e.store.Get(ctx, targets[i].ID)

@@ -91,6 +91,22 @@ func (a *API) tokenOf(c *caller) (*access.Token, error) {
 	return t, nil
 }
 
+// permitRole returns an error unless the caller has a role that is more than that of its method. what is in the error.
+func (a *API) permitRole(ctx context.Context, role access.Role, what string) error {
+	c := callerOf(ctx)
+	if c == nil {
+		return nil
+	}
+	t, err := a.tokenOf(c)
+	if err != nil {
+		return err
+	}
+	if !t.May(role) {
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which the token %s does not have", what, role, t.Name))
+	}
+	return nil
+}
+
 // recheck returns an error if the token of a request was revoked since it began.
 func (a *API) recheck(ctx context.Context) error {
 	if c := callerOf(ctx); c != nil {

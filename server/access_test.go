@@ -123,7 +123,7 @@ var least = map[string]access.Role{
 	"PauseSchedules": access.Manage, "ResumeSchedules": access.Manage, "TriggerSchedule": access.Manage, "BackfillSchedule": access.Manage,
 	"ListNodes": access.View, "DrainNode": access.Admin,
 	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
-	"PreviewBulkJob": access.View, "ListBulkJobs": access.View, "GetBulkJob": access.View, "StartBulkJob": access.Manage, "PauseBulkJob": access.Manage, "ContinueBulkJob": access.Manage, "SetBulkJobRate": access.Manage, "StopBulkJob": access.Manage,
+	"SetTask": access.Manage, "DeleteTask": access.Admin, "PreviewBulkJob": access.View, "ListBulkJobs": access.View, "GetBulkJob": access.View, "StartBulkJob": access.Manage, "PauseBulkJob": access.Manage, "ContinueBulkJob": access.Manage, "SetBulkJobRate": access.Manage, "StopBulkJob": access.Manage,
 	"Version": "",
 }
 
@@ -188,6 +188,9 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 			set("name", protoreflect.ValueOfString("paid"))
 		case "GetBulkJobRequest", "PauseBulkJobRequest", "ContinueBulkJobRequest", "SetBulkJobRateRequest", "StopBulkJobRequest":
 			set("name", protoreflect.ValueOfString("job"))
+		case "SetTaskRequest":
+			values := req.Mutable(field("values")).Message()
+			values.Set(values.Descriptor().Fields().ByName("priority"), protoreflect.ValueOfUint32(1))
 		case "RescheduleRequest":
 			in := req.Mutable(field("in")).Message()
 			in.Set(in.Descriptor().Fields().ByName("seconds"), protoreflect.ValueOfInt64(60))

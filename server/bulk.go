@@ -6,7 +6,9 @@ import (
 
 	"github.com/taskengine/taskengine/bulk"
 	"github.com/taskengine/taskengine/bulk/jobs"
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/filter"
+	"github.com/taskengine/taskengine/internal/access"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
 )
@@ -34,11 +36,24 @@ func (a *API) orderOf(ctx context.Context, o *taskenginev1.BulkOrder, name strin
 	if err := a.permitFilter(ctx, j.Types); err != nil {
 		return j, err
 	}
+	if j.Verb == bulk.Delete {
+		if err := a.permitRole(ctx, access.Admin, "deleting tasks"); err != nil {
+			return j, err
+		}
+	}
 	var err error
 	if j.At, err = moment(o.GetAt(), o.GetIn(), now); err != nil {
 		return j, a.answer(err)
 	}
+	v, err := valuesOf(o.GetValues())
+	if err != nil {
+		return j, a.answer(err)
+	}
+	j.Priority, j.Payload, j.Headers = v.Priority, v.Payload, v.Headers
 	if err := j.Prepare(now); err != nil {
+		return j, a.answer(err)
+	}
+	if _, err := jobs.ActionOf(&j); err != nil {
 		return j, a.answer(err)
 	}
 	where, err := filter.Parse(j.Where, now)
@@ -46,6 +61,95 @@ func (a *API) orderOf(ctx context.Context, o *taskenginev1.BulkOrder, name strin
 		return j, a.answer(invalid("where: %w", err))
 	}
 	return j, a.permitWhere(ctx, where.And(filter.Of(nil, j.Types, "")))
+}
+
+// valuesOf converts the values of a request.
+func valuesOf(m *taskenginev1.TaskValues) (v engine.Values, err error) {
+	if m == nil {
+		return v, nil
+	}
+	if m.Priority != nil {
+		if *m.Priority > uint32(task.LowestPriority) {
+			return v, invalid("the priority is %d, of %d allowed", *m.Priority, task.LowestPriority)
+		}
+		v.Priority = new(uint8(*m.Priority))
+	}
+	switch {
+	case m.Payload != nil && m.Text != nil:
+		return v, invalid("payload and text are both given")
+	case m.Payload != nil:
+		v.Payload = &m.Payload
+	case m.Text != nil:
+		v.Payload = new([]byte(*m.Text))
+	}
+	for _, name := range m.GetRemoveHeaders() {
+		if v.Headers == nil {
+			v.Headers = make(map[string]*string)
+		}
+		v.Headers[name] = nil
+	}
+	for name, value := range m.GetHeaders() {
+		if v.Headers == nil {
+			v.Headers = make(map[string]*string)
+		}
+		if _, removed := v.Headers[name]; removed {
+			return v, invalid("the header %.80q is set and removed", name)
+		}
+		v.Headers[name] = &value
+	}
+	return v, nil
+}
+
+// SetTask changes values of a task.
+func (a *API) SetTask(ctx context.Context, req *taskenginev1.SetTaskRequest) (*taskenginev1.SetTaskResponse, error) {
+	v, err := valuesOf(req.GetValues())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	at, err := moment(req.GetAt(), req.GetIn(), a.engine.Now())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	if !at.IsZero() {
+		v.At = &at
+	}
+	if v.By = byOf(ctx, req.GetBy()); len(v.By) > maxBy {
+		return nil, a.answer(invalid("by has %d bytes, of %d allowed", len(v.By), maxBy))
+	}
+	action, err := engine.Setting(v)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	t, err := a.act(ctx, req, action)
+	if err != nil {
+		return nil, err
+	}
+	return &taskenginev1.SetTaskResponse{Task: t}, nil
+}
+
+// DeleteTask removes a task.
+func (a *API) DeleteTask(ctx context.Context, req *taskenginev1.DeleteTaskRequest) (*taskenginev1.DeleteTaskResponse, error) {
+	t, err := a.act(ctx, req, engine.Deleting())
+	if err != nil {
+		return nil, err
+	}
+	return &taskenginev1.DeleteTaskResponse{Task: t}, nil
+}
+
+// act makes a change that ends neither a task nor an attempt.
+func (a *API) act(ctx context.Context, req named, action engine.Action) (*taskenginev1.Task, error) {
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	if err := a.permitTasks(ctx, id); err != nil {
+		return nil, a.answer(err)
+	}
+	t, err := a.engine.Do(ctx, task.Ref{ID: id, Version: req.GetVersion()}, action)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	return summaryOf(t), nil
 }
 
 // PreviewBulkJob says which tasks a job would change.

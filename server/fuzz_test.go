@@ -32,7 +32,7 @@ var methods = []string{
 	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
 	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
 	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
-	"PreviewBulkJob", "StartBulkJob", "ListBulkJobs", "GetBulkJob", "PauseBulkJob", "ContinueBulkJob", "SetBulkJobRate", "StopBulkJob",
+	"SetTask", "DeleteTask", "PreviewBulkJob", "StartBulkJob", "ListBulkJobs", "GetBulkJob", "PauseBulkJob", "ContinueBulkJob", "SetBulkJobRate", "StopBulkJob",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
@@ -160,6 +160,8 @@ func seed(f *testing.F) {
 		&taskenginev1.ResetPlatformRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), To: timestamppb.New(time.Unix(1<<33, 0))},
 		&taskenginev1.PreviewBulkJobRequest{Order: &taskenginev1.BulkOrder{Verb: "resume", Where: "state=error error~503"}},
 		&taskenginev1.StartBulkJobRequest{Order: &taskenginev1.BulkOrder{Verb: "reschedule", Where: "type=idle", Types: []string{"idle"}, In: durationpb.New(time.Hour)}, Name: "job", Rate: 0.5, By: "b"},
+		&taskenginev1.SetTaskRequest{Id: fuzzedID, Values: &taskenginev1.TaskValues{Priority: new(uint32(3)), Text: new("x"), Headers: map[string]string{"a": "b"}, RemoveHeaders: []string{"c"}}, In: durationpb.New(time.Hour)},
+		&taskenginev1.DeleteTaskRequest{Id: fuzzedID},
 		&taskenginev1.ListBulkJobsRequest{Limit: 3, PageToken: "job"},
 		&taskenginev1.GetBulkJobRequest{Name: "job"},
 		&taskenginev1.PauseBulkJobRequest{Name: "job", By: "b", Reason: "r"},

@@ -124,6 +124,8 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "ResumeSlices", a.ResumeSlices),
 		unary(a, "ResetPlatform", a.ResetPlatform),
 		unary(a, "RetrySlices", a.RetrySlices),
+		unary(a, "SetTask", a.SetTask),
+		unary(a, "DeleteTask", a.DeleteTask),
 		unary(a, "PreviewBulkJob", a.PreviewBulkJob),
 		unary(a, "StartBulkJob", a.StartBulkJob),
 		unary(a, "ListBulkJobs", a.ListBulkJobs),

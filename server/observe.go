@@ -114,7 +114,7 @@ func endedNow(t *task.Task) (task.Attempt, bool) {
 	if t.State == task.Done {
 		return task.Attempt{Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: t.UpdatedAt, Outcome: task.Completed}, true
 	}
-	if n := len(t.History); n > 0 && t.History[n-1].EndedAt.Equal(t.UpdatedAt) {
+	if n := len(t.History); n > 0 && t.History[n-1].EndedAt.Equal(t.UpdatedAt) && t.History[n-1].Outcome != task.Edited {
 		return t.History[n-1], true
 	}
 	return task.Attempt{}, false

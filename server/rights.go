@@ -21,7 +21,9 @@ type right struct {
 }
 
 // isChange reports whether the method changes tasks or types that exist.
-func (r right) isChange() bool { return r.role == access.Manage || r.role == access.Operate }
+func (r right) isChange() bool {
+	return r.role == access.Manage || r.role == access.Operate || r.role == access.Admin && r.of == ofTypes
+}
 
 // rights are the rights of the methods of the API. docs/operations.md has the same table.
 var rights = map[string]right{
@@ -71,6 +73,8 @@ var rights = map[string]right{
 	"Reschedule":      {access.Manage, ofTypes},
 	"RetryWorkflow":   {access.Manage, ofTypes},
 	"PauseType":       {access.Manage, ofTypes},
+	"SetTask":         {access.Manage, ofTypes},
+	"DeleteTask":      {access.Admin, ofTypes},
 	"StartBulkJob":    {access.Manage, ofTypes},
 	"PauseBulkJob":    {access.Manage, ofTypes},
 	"ContinueBulkJob": {access.Manage, ofTypes},

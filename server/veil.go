@@ -168,6 +168,10 @@ func (v *veil) task(m *taskenginev1.Task) {
 func (v *veil) texts(m *taskenginev1.Task, change func(string) string) {
 	m.Error = change(m.GetError())
 	for _, a := range m.GetHistory() {
+		if a.GetOutcome() == task.Edited.String() { // it has old content
+			a.Error = redact.Mark
+			continue
+		}
 		a.Error = change(a.GetError())
 	}
 }

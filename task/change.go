@@ -31,11 +31,12 @@ const (
 	HandedBack                 // the handler could not take the task and did not begin
 	Overruled                  // a user cancelled or changed the task meanwhile
 	Interrupted                // the node stopped before the handler returned
+	Edited                     // no attempt has ended: a person has changed what the task has, see [Put]
 )
 
 var outcomeNames = [...]string{
 	Completed: "completed", Errored: "errored", Crashed: "crashed", TimedOut: "timed_out",
-	Snoozed: "snoozed", HandedBack: "handed_back", Overruled: "overruled", Interrupted: "interrupted",
+	Snoozed: "snoozed", HandedBack: "handed_back", Overruled: "overruled", Interrupted: "interrupted", Edited: "edited",
 }
 
 // String returns the outcome's name.
@@ -65,6 +66,7 @@ type Change struct {
 	Checkpoint  *[]byte   // the new checkpoint; nil keeps the old one, unless the change Completes
 	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
 	Replace     *Replace  // the row takes the place of another request; nil for any other change
+	Put         *Put      // a person gives the row other values; nil for any other change
 	Await       *Await    // an attempt ends, and the task is Waiting for a signal, or Submitted if it has kept one; nil for any other change
 
 	// Reencoded has the data of signals that the row has, encoded as it is to be stored from now on, by the IDs of the signals. A
@@ -118,6 +120,27 @@ type Replace struct {
 	Priority  uint8
 	ExpiresAt time.Time
 	Headers   map[string]string
+}
+
+// Put is what a person gives a task, besides the Payload and the Group of the change. Such a change applies to a task that is Waiting, Submitted or an
+// Error. It leaves an Error as that.
+type Put struct {
+	Priority *uint8             // nil keeps the old one
+	Headers  *map[string]string // likewise
+	Was      string             // the old values in words, which the history keeps
+}
+
+// apply applies p to t.
+func (p *Put) apply(t *Task, at time.Time) {
+	if p.Priority != nil {
+		t.Priority = *p.Priority
+	}
+	if p.Headers != nil {
+		t.Headers = maps.Clone(*p.Headers)
+	}
+	if p.Was != "" {
+		t.append(Attempt{Number: t.Attempt, StartedAt: at, EndedAt: at, Outcome: Edited, Error: cut(p.Was, MaxErrorText)})
+	}
 }
 
 // Create makes t a new row in state to, at version 1 and without attempts. Besides Apply it is the
@@ -219,13 +242,16 @@ func (c Change) Apply(t *Task) bool {
 	if r := c.Replace; r != nil {
 		t.Priority, t.ExpiresAt, t.Headers = r.Priority, Stamp(r.ExpiresAt), maps.Clone(r.Headers)
 	}
+	if c.Put != nil {
+		c.Put.apply(t, at)
+	}
 	if c.Group != nil {
 		t.Group = *c.Group
 	}
 	if t.State == Done { // it becomes a tombstone: it ended before
 		at = t.UpdatedAt
 	}
-	if turn != Head || c.Replace != nil {
+	if turn != Head || c.Replace != nil || c.Put != nil {
 		t.Boost = 0
 	}
 	t.State, t.UpdatedAt, t.Turn, t.Signals, t.Children = c.To, at, turn, signals, children
@@ -268,6 +294,9 @@ func (c *Change) permitted(t *Task) bool {
 		return false
 	case len(c.Adds) > 0 && (!c.Completes(t.State) || !c.addable(t)):
 		return false
+	case c.Put != nil:
+		waits := t.State == Waiting || t.State == Submitted
+		return waits && c.To == Waiting || t.State == Error && c.To == Error
 	case c.Replace != nil:
 		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)
 	}
@@ -332,13 +361,16 @@ func (t *Task) schedule(at time.Time) {
 	t.NextEventAt = at
 }
 
-// remember appends the running attempt to the history and drops the oldest attempts beyond
-// MaxHistory. It copies the slice, because rows share their history with their clones.
+// remember appends the running attempt to the history.
 func (t *Task) remember(o Outcome, at time.Time, reason string) {
+	t.append(Attempt{Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: at, Node: t.Node, Outcome: o, Error: reason})
+}
+
+// append appends to the history and drops the oldest entries beyond MaxHistory. It copies the slice, because rows share their history
+// with their clones.
+func (t *Task) append(a Attempt) {
 	kept := t.History[max(0, len(t.History)+1-MaxHistory):]
-	t.History = append(kept[:len(kept):len(kept)], Attempt{
-		Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: at, Node: t.Node, Outcome: o, Error: reason,
-	})
+	t.History = append(kept[:len(kept):len(kept)], a)
 }
 
 // NodeName returns the name of a node as rows have it: valid UTF-8 without NUL, of at most MaxNode bytes.

@@ -66,7 +66,7 @@ type Task struct {
 	Result    []byte            // of the handler
 	Tombstone bool              // it is done, and its contents were removed: see Change.Remember. Only Change.Apply writes it
 	LastError string            // why it is not done, at most MaxErrorText bytes
-	History   []Attempt         // attempts that began and did not finish the task, oldest first
+	History   []Attempt         // attempts that began and did not finish the task, and changes by people that are [Edited], oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
 	Signals   *Signals          // its waits and signals; nil if it has none. Only Change.Apply and Rules.Create write it
 	Parent    *Parent           // the task that learns of its end; nil if none does. It does not change

@@ -113,6 +113,8 @@ func (t *Task) Inherit(lent uint8) uint8 {
 // turn returns the turn of t after c.
 func (c *Change) turn(t *Task) Turn {
 	switch {
+	case c.Put != nil && c.To == Error:
+		return t.Turn
 	case t.OrderingKey == "", c.To == Done, c.To == Failed, c.To == Cancelled, c.To == Error && c.Leaves:
 		return Unordered
 	case t.Turn == Unordered && t.State.Live(): // it has taken no part in the order since it was added

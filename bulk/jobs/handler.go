@@ -31,7 +31,7 @@ func TypePolicy() policy.Type {
 type Config struct {
 	Log *slog.Logger // nil: nothing is logged
 
-	// Changed is called with each task after a job has changed it, by one goroutine of each job. It may be nil.
+	// Changed is called with each task after a job has changed its state, by one goroutine of each job. It may be nil.
 	Changed func(*task.Task)
 }
 
@@ -67,8 +67,8 @@ func Handler(c Config) task.HandlerFunc {
 // never is when a paused job runs again: an order makes it run earlier.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// actionOf returns what a job does with a task.
-func actionOf(j *bulk.Job) (engine.Action, error) {
+// ActionOf returns what a job does with a task. An error wraps [engine.ErrInvalid] if there are no such tasks.
+func ActionOf(j *bulk.Job) (engine.Action, error) {
 	switch j.Verb {
 	case bulk.Resume:
 		return engine.Resuming(), nil
@@ -78,6 +78,14 @@ func actionOf(j *bulk.Job) (engine.Action, error) {
 		return engine.Failing(j.Reason), nil
 	case bulk.Reschedule:
 		return engine.Rescheduling(j.At)
+	case bulk.Set:
+		v := engine.Values{Priority: j.Priority, Payload: j.Payload, Headers: j.Headers, By: j.By}
+		if !j.At.IsZero() {
+			v.At = &j.At
+		}
+		return engine.Setting(v)
+	case bulk.Delete:
+		return engine.Deleting(), nil
 	}
 	return engine.Action{}, fmt.Errorf("this node does not know the verb %q: it is older than the one that took the order", j.Verb)
 }

@@ -292,3 +292,27 @@ func TestAJobIsNotAboutPartsOfTheEngine(t *testing.T) {
 		t.Fatalf("got %+v", s.State)
 	}
 }
+
+func TestAJobSetsValuesAndDeletes(t *testing.T) {
+	t.Parallel()
+	n := start(t, memory.New())
+	ids := n.add("pay", 300)
+	s := n.run(bulk.Set, "type=pay payload.n<100", func(j *bulk.Job) { j.Priority, j.Headers = new(uint8(1)), map[string]*string{"fixed": new("yes")} })
+	if s.State.Changed != 100 || s.State.Done() != 100 {
+		t.Fatalf("got %+v", s.State)
+	}
+	s = n.run(bulk.Resume, "header.fixed=yes priority=1")
+	if s.State.Changed != 100 {
+		t.Fatalf("got %+v", s.State)
+	}
+	n.settled(ids...)
+	n.run(bulk.Cancel, "type=pay")
+	s = n.run(bulk.Delete, "type=pay state=cancelled header.fixed=yes")
+	if s.State.Changed != 100 || s.State.Done() != 100 {
+		t.Fatalf("got %+v", s.State)
+	}
+	count, err := n.Count(t.Context(), storage.Filter{Types: []string{"pay"}})
+	if got := count[storage.StateType{State: task.Cancelled, Type: "pay"}]; err != nil || got != 200 {
+		t.Fatalf("%d tasks are left: %v", got, err)
+	}
+}

@@ -52,7 +52,7 @@ func newRun(c Config, e *engine.Engine, t *task.Task) (*run, error) {
 	if r.where, err = j.Filter(); err != nil {
 		return nil, err
 	}
-	if r.action, err = actionOf(&j); err != nil {
+	if r.action, err = ActionOf(&j); err != nil {
 		return nil, err
 	}
 	r.below, r.more, r.resumed = r.state.Cursor, !r.state.AtEnd, len(r.state.Plan) > 0
@@ -149,7 +149,7 @@ func (r *run) isOwn(t *task.Task, ref task.Ref) bool {
 
 // countChanged counts a task of the plan of an earlier run that is no longer at its version.
 func (r *run) countChanged(t *task.Task, ref task.Ref) {
-	if r.isOwn(t, ref) {
+	if r.isOwn(t, ref) || t == nil && r.job.Verb == bulk.Delete {
 		r.state.Changed++
 		return
 	}
@@ -227,10 +227,10 @@ func (r *run) carryOut(ctx context.Context) (again bulk.Plan, err error) {
 		switch one, ref := &outcomes[i], targets[i].Ref; {
 		case one.Err == nil:
 			r.state.Changed++
-			if r.Changed != nil {
+			if r.Changed != nil && r.job.Verb != bulk.Set && r.job.Verb != bulk.Delete {
 				r.Changed(one.Row)
 			}
-		case errors.Is(one.Err, engine.ErrNotAllowed):
+		case errors.Is(one.Err, engine.ErrNotAllowed), errors.Is(one.Err, engine.ErrInvalid):
 			r.refuse(ctx, ref.ID, one.Err)
 		case errors.Is(one.Err, engine.ErrStale), errors.Is(one.Err, task.ErrNotFound):
 			next, err := r.changed(ctx, ref)

@@ -15,7 +15,7 @@ func isExit(c *task.Change) bool {
 	switch {
 	case c.By.IsZero(), c.Due, c.To == task.Processing, !c.To.Valid(), c.To == task.Error && c.Error == "":
 		return false
-	case c.Replace != nil, c.Remember != 0, c.FreesKey, c.Signal != nil, c.Ends != nil, c.More != nil, c.Reencoded != nil:
+	case c.Replace != nil, c.Put != nil, c.Remember != 0, c.FreesKey, c.Signal != nil, c.Ends != nil, c.More != nil, c.Reencoded != nil:
 		return false
 	case c.Await != nil:
 		return c.To == task.Waiting && c.Outcome == task.Completed && len(c.Await.Names) > 0 && namesOnce(c)

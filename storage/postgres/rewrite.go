@@ -46,7 +46,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		forgets := c.Remember > 0
 		r.changed, r.results = true, r.results || forgets || completes
 		r.loads, r.marks = r.loads || forgets || c.Payload != nil, r.marks || forgets || completes || c.Checkpoint != nil
-		r.heads, r.frees = r.heads || forgets || c.Replace != nil, r.frees || c.FreesKey
+		r.heads, r.frees = r.heads || forgets || c.Replace != nil || c.Put != nil && c.Put.Headers != nil, r.frees || c.FreesKey
 		r.signals, r.family = r.signals || r.row.Signals != signals, r.family || r.row.Children != children
 		answer := r.row.Clone()
 		if answer.State != task.Processing {

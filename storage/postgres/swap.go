@@ -76,7 +76,7 @@ func classify(cs []task.Change) *swaps {
 		return w
 	}
 	for i, c := range cs {
-		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil
+		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Put == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil
 		switch {
 		case plain && c.To == task.Processing && c.By.IsZero():
 			w.grabs = append(w.grabs, i)
@@ -100,7 +100,7 @@ func classify(cs []task.Change) *swaps {
 // isAgain reports whether a change ends an attempt that completed while its task runs again.
 func isAgain(c *task.Change) bool {
 	return c.To == task.Waiting && c.Outcome == task.Completed && c.Count == task.Reset && !c.ReadyAt.IsZero() && !c.By.IsZero() &&
-		!c.Due && c.Error == "" && c.Replace == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil
+		!c.Due && c.Error == "" && c.Replace == nil && c.Put == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil
 }
 
 // swap makes the changes that have statements of their own.

@@ -260,8 +260,18 @@ func (m *model) randomChange() task.Change {
 	if m.rand.IntN(4) == 0 {
 		c.Replace = &task.Replace{Priority: uint8(m.rand.IntN(3)), ExpiresAt: m.randomTime(), Headers: map[string]string{"n": fmt.Sprint(m.rand.IntN(9))}}
 	}
+	if m.rand.IntN(6) == 0 {
+		c.Replace, c.Put = nil, &task.Put{Was: pick(m, []string{"", "priority was 1"})}
+		c.To = pick(m, []task.State{task.Waiting, task.Error})
+		if m.rand.IntN(2) == 0 {
+			c.Put.Priority = new(uint8(m.rand.IntN(3)))
+		}
+		if m.rand.IntN(2) == 0 {
+			c.Put.Headers = &map[string]string{"p": fmt.Sprint(m.rand.IntN(9))}
+		}
+	}
 	if m.rand.IntN(8) == 0 {
-		c.To, c.Replace, c.Remember = task.Done, nil, time.Duration(m.rand.IntN(100))*time.Second
+		c.To, c.Replace, c.Put, c.Remember = task.Done, nil, nil, time.Duration(m.rand.IntN(100))*time.Second
 	}
 	if m.rand.IntN(4) == 0 {
 		c.Checkpoint = new(pattern(pick(m, modelSizes)))

@@ -73,6 +73,7 @@ type Edit struct {
 	Read   uint64       // the version of the row that the change was made for
 	From   task.State   // the state of the row at that version
 	Remove bool         // delete the row with the change
+	Was    *task.Hint   // the row at that version, if the change may move it to another place in the order of ready tasks; nil if not
 	Parent *task.Parent // of the row, which learns of it if the change ends the task; nil if it has none
 	Follow []*task.Task // the rows to insert with the change; Shell.Edit sets it
 	After  *task.Task   // the row after the change, when the answer is nil; nil if the change came too late
@@ -251,6 +252,7 @@ func (s *Shell) Edit(typ string, ed *Edit) {
 	c, rules := &ed.Change, s.core.Rules(typ)
 	switch {
 	case c.Signal != nil:
+	case c.To == task.Error: // it stays so
 	case !c.To.Live():
 		ed.Remove = rules.Keep(false, c)
 		ed.Follow = s.core.Reports(c.At, ed.Parent, c)

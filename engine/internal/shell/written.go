@@ -174,6 +174,10 @@ func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
 			s.giveUp(p)
 		}
 		s.follow(from, t)
+		if was := ed.Was; was != nil {
+			was.Version = t.Version
+			s.core.Left(now, *was)
+		}
 		s.core.Changed(now, t)
 		ed.failed = nil
 	}

@@ -42,7 +42,7 @@ func newRoot(a *app) *cobra.Command {
 		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigDiff(a), newConfigSchema(a)),
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
-			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSignal(a)),
+			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSet(a), newTaskDelete(a), newTaskSignal(a)),
 		newErrors(a), newEvents(a),
 		group("bulk", "Look at bulk jobs, which change many tasks on the server, and pause and stop them",
 			newBulkList(a), newBulkShow(a), newBulkWait(a), newBulkPause(a), newBulkContinue(a), newBulkRate(a), newBulkStop(a)),

@@ -13869,14 +13869,15 @@ func (x *RetrySlicesResponse) GetPlatforms() uint32 {
 // BulkOrder says what a bulk job does with which tasks.
 type BulkOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // resume, cancel, fail or reschedule
+	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // resume, cancel, fail, reschedule, set or delete; delete needs the role admin
 	// A filter, as in ListRequest. If it names no states, it selects those that the verb is for: error for resume and fail; waiting and error for
-	// reschedule; all that have not ended, and error, for cancel. Tasks that are added later are not selected.
+	// reschedule; waiting, submitted and error for set; done, failed and cancelled for delete; all that have not ended, and error, for cancel. Tasks that are added later are not selected.
 	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
 	Types         []string               `protobuf:"bytes,3,rep,name=types,proto3" json:"types,omitempty"`   // only tasks of these types; none: all
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // of cancel and fail; kept as the error of the tasks
-	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`         // of reschedule, or in
+	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`         // of reschedule and set, or in
 	In            *durationpb.Duration   `protobuf:"bytes,6,opt,name=in,proto3" json:"in,omitempty"`         // from now on
+	Values        *TaskValues            `protobuf:"bytes,7,opt,name=values,proto3" json:"values,omitempty"` // of set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13953,6 +13954,315 @@ func (x *BulkOrder) GetIn() *durationpb.Duration {
 	return nil
 }
 
+func (x *BulkOrder) GetValues() *TaskValues {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// TaskValues are values that a task is given. What is absent stays as it is.
+type TaskValues struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Priority *uint32                `protobuf:"varint,1,opt,name=priority,proto3,oneof" json:"priority,omitempty"` // 0 to 9
+	// In JSON, payload is base64. Use text for payloads that are text. At most one is given.
+	Payload       []byte            `protobuf:"bytes,2,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	Text          *string           `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	Headers       map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // others stay as they are
+	RemoveHeaders []string          `protobuf:"bytes,5,rep,name=remove_headers,json=removeHeaders,proto3" json:"remove_headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskValues) Reset() {
+	*x = TaskValues{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskValues) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskValues) ProtoMessage() {}
+
+func (x *TaskValues) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskValues.ProtoReflect.Descriptor instead.
+func (*TaskValues) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+}
+
+func (x *TaskValues) GetPriority() uint32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *TaskValues) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *TaskValues) GetText() string {
+	if x != nil && x.Text != nil {
+		return *x.Text
+	}
+	return ""
+}
+
+func (x *TaskValues) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *TaskValues) GetRemoveHeaders() []string {
+	if x != nil {
+		return x.RemoveHeaders
+	}
+	return nil
+}
+
+type SetTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
+	Values        *TaskValues            `protobuf:"bytes,3,opt,name=values,proto3" json:"values,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"` // when it runs next, or in; not of a task in error
+	In            *durationpb.Duration   `protobuf:"bytes,5,opt,name=in,proto3" json:"in,omitempty"` // from now on
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"` // who changes it; with a token, the name of that comes first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTaskRequest) Reset() {
+	*x = SetTaskRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTaskRequest) ProtoMessage() {}
+
+func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTaskRequest.ProtoReflect.Descriptor instead.
+func (*SetTaskRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+}
+
+func (x *SetTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SetTaskRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SetTaskRequest) GetValues() *TaskValues {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *SetTaskRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SetTaskRequest) GetIn() *durationpb.Duration {
+	if x != nil {
+		return x.In
+	}
+	return nil
+}
+
+func (x *SetTaskRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SetTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // after the change, without payload and result
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTaskResponse) Reset() {
+	*x = SetTaskResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTaskResponse) ProtoMessage() {}
+
+func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTaskResponse.ProtoReflect.Descriptor instead.
+func (*SetTaskResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+}
+
+func (x *SetTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+type DeleteTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTaskRequest) Reset() {
+	*x = DeleteTaskRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTaskRequest) ProtoMessage() {}
+
+func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+}
+
+func (x *DeleteTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeleteTaskRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type DeleteTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // as it was, without payload and result
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTaskResponse) Reset() {
+	*x = DeleteTaskResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTaskResponse) ProtoMessage() {}
+
+func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+}
+
+func (x *DeleteTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type PreviewBulkJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Order         *BulkOrder             `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
@@ -13962,7 +14272,7 @@ type PreviewBulkJobRequest struct {
 
 func (x *PreviewBulkJobRequest) Reset() {
 	*x = PreviewBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13974,7 +14284,7 @@ func (x *PreviewBulkJobRequest) String() string {
 func (*PreviewBulkJobRequest) ProtoMessage() {}
 
 func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13987,7 +14297,7 @@ func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
@@ -14012,7 +14322,7 @@ type PreviewBulkJobResponse struct {
 
 func (x *PreviewBulkJobResponse) Reset() {
 	*x = PreviewBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14024,7 +14334,7 @@ func (x *PreviewBulkJobResponse) String() string {
 func (*PreviewBulkJobResponse) ProtoMessage() {}
 
 func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14037,7 +14347,7 @@ func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *PreviewBulkJobResponse) GetWhere() string {
@@ -14103,7 +14413,7 @@ type BulkKind struct {
 
 func (x *BulkKind) Reset() {
 	*x = BulkKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14115,7 +14425,7 @@ func (x *BulkKind) String() string {
 func (*BulkKind) ProtoMessage() {}
 
 func (x *BulkKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14128,7 +14438,7 @@ func (x *BulkKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
 func (*BulkKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *BulkKind) GetKind() string {
@@ -14178,7 +14488,7 @@ type StartBulkJobRequest struct {
 
 func (x *StartBulkJobRequest) Reset() {
 	*x = StartBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14190,7 +14500,7 @@ func (x *StartBulkJobRequest) String() string {
 func (*StartBulkJobRequest) ProtoMessage() {}
 
 func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14203,7 +14513,7 @@ func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
@@ -14243,7 +14553,7 @@ type StartBulkJobResponse struct {
 
 func (x *StartBulkJobResponse) Reset() {
 	*x = StartBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14255,7 +14565,7 @@ func (x *StartBulkJobResponse) String() string {
 func (*StartBulkJobResponse) ProtoMessage() {}
 
 func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14268,7 +14578,7 @@ func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *StartBulkJobResponse) GetJob() *BulkJob {
@@ -14310,7 +14620,7 @@ type BulkJob struct {
 
 func (x *BulkJob) Reset() {
 	*x = BulkJob{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14322,7 +14632,7 @@ func (x *BulkJob) String() string {
 func (*BulkJob) ProtoMessage() {}
 
 func (x *BulkJob) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14335,7 +14645,7 @@ func (x *BulkJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
 func (*BulkJob) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *BulkJob) GetName() string {
@@ -14509,7 +14819,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14521,7 +14831,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14534,7 +14844,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *BulkRefusal) GetTaskId() string {
@@ -14563,7 +14873,7 @@ type BulkEvent struct {
 
 func (x *BulkEvent) Reset() {
 	*x = BulkEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14575,7 +14885,7 @@ func (x *BulkEvent) String() string {
 func (*BulkEvent) ProtoMessage() {}
 
 func (x *BulkEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14588,7 +14898,7 @@ func (x *BulkEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
 func (*BulkEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
@@ -14629,7 +14939,7 @@ type ListBulkJobsRequest struct {
 
 func (x *ListBulkJobsRequest) Reset() {
 	*x = ListBulkJobsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14641,7 +14951,7 @@ func (x *ListBulkJobsRequest) String() string {
 func (*ListBulkJobsRequest) ProtoMessage() {}
 
 func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14654,7 +14964,7 @@ func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *ListBulkJobsRequest) GetLimit() uint32 {
@@ -14681,7 +14991,7 @@ type ListBulkJobsResponse struct {
 
 func (x *ListBulkJobsResponse) Reset() {
 	*x = ListBulkJobsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14693,7 +15003,7 @@ func (x *ListBulkJobsResponse) String() string {
 func (*ListBulkJobsResponse) ProtoMessage() {}
 
 func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14706,7 +15016,7 @@ func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
@@ -14732,7 +15042,7 @@ type GetBulkJobRequest struct {
 
 func (x *GetBulkJobRequest) Reset() {
 	*x = GetBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14744,7 +15054,7 @@ func (x *GetBulkJobRequest) String() string {
 func (*GetBulkJobRequest) ProtoMessage() {}
 
 func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14757,7 +15067,7 @@ func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *GetBulkJobRequest) GetName() string {
@@ -14776,7 +15086,7 @@ type GetBulkJobResponse struct {
 
 func (x *GetBulkJobResponse) Reset() {
 	*x = GetBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14788,7 +15098,7 @@ func (x *GetBulkJobResponse) String() string {
 func (*GetBulkJobResponse) ProtoMessage() {}
 
 func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14801,7 +15111,7 @@ func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *GetBulkJobResponse) GetJob() *BulkJob {
@@ -14822,7 +15132,7 @@ type PauseBulkJobRequest struct {
 
 func (x *PauseBulkJobRequest) Reset() {
 	*x = PauseBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14834,7 +15144,7 @@ func (x *PauseBulkJobRequest) String() string {
 func (*PauseBulkJobRequest) ProtoMessage() {}
 
 func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14847,7 +15157,7 @@ func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *PauseBulkJobRequest) GetName() string {
@@ -14880,7 +15190,7 @@ type PauseBulkJobResponse struct {
 
 func (x *PauseBulkJobResponse) Reset() {
 	*x = PauseBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14892,7 +15202,7 @@ func (x *PauseBulkJobResponse) String() string {
 func (*PauseBulkJobResponse) ProtoMessage() {}
 
 func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14905,7 +15215,7 @@ func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *PauseBulkJobResponse) GetJob() *BulkJob {
@@ -14926,7 +15236,7 @@ type ContinueBulkJobRequest struct {
 
 func (x *ContinueBulkJobRequest) Reset() {
 	*x = ContinueBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14938,7 +15248,7 @@ func (x *ContinueBulkJobRequest) String() string {
 func (*ContinueBulkJobRequest) ProtoMessage() {}
 
 func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14951,7 +15261,7 @@ func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *ContinueBulkJobRequest) GetName() string {
@@ -14984,7 +15294,7 @@ type ContinueBulkJobResponse struct {
 
 func (x *ContinueBulkJobResponse) Reset() {
 	*x = ContinueBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14996,7 +15306,7 @@ func (x *ContinueBulkJobResponse) String() string {
 func (*ContinueBulkJobResponse) ProtoMessage() {}
 
 func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15009,7 +15319,7 @@ func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
@@ -15030,7 +15340,7 @@ type SetBulkJobRateRequest struct {
 
 func (x *SetBulkJobRateRequest) Reset() {
 	*x = SetBulkJobRateRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15042,7 +15352,7 @@ func (x *SetBulkJobRateRequest) String() string {
 func (*SetBulkJobRateRequest) ProtoMessage() {}
 
 func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15055,7 +15365,7 @@ func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *SetBulkJobRateRequest) GetName() string {
@@ -15088,7 +15398,7 @@ type SetBulkJobRateResponse struct {
 
 func (x *SetBulkJobRateResponse) Reset() {
 	*x = SetBulkJobRateResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15100,7 +15410,7 @@ func (x *SetBulkJobRateResponse) String() string {
 func (*SetBulkJobRateResponse) ProtoMessage() {}
 
 func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15113,7 +15423,7 @@ func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
@@ -15134,7 +15444,7 @@ type StopBulkJobRequest struct {
 
 func (x *StopBulkJobRequest) Reset() {
 	*x = StopBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15146,7 +15456,7 @@ func (x *StopBulkJobRequest) String() string {
 func (*StopBulkJobRequest) ProtoMessage() {}
 
 func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15159,7 +15469,7 @@ func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *StopBulkJobRequest) GetName() string {
@@ -15192,7 +15502,7 @@ type StopBulkJobResponse struct {
 
 func (x *StopBulkJobResponse) Reset() {
 	*x = StopBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15204,7 +15514,7 @@ func (x *StopBulkJobResponse) String() string {
 func (*StopBulkJobResponse) ProtoMessage() {}
 
 func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15217,7 +15527,7 @@ func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *StopBulkJobResponse) GetJob() *BulkJob {
@@ -16313,14 +16623,43 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
 	"\x13RetrySlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"\xba\x01\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"\xed\x01\n" +
 	"\tBulkOrder\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
 	"\x05where\x18\x02 \x01(\tR\x05where\x12\x14\n" +
 	"\x05types\x18\x03 \x03(\tR\x05types\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
-	"\x02in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x02in\"G\n" +
+	"\x02in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x02in\x121\n" +
+	"\x06values\x18\a \x01(\v2\x19.taskengine.v1.TaskValuesR\x06values\"\xac\x02\n" +
+	"\n" +
+	"TaskValues\x12\x1f\n" +
+	"\bpriority\x18\x01 \x01(\rH\x00R\bpriority\x88\x01\x01\x12\x1d\n" +
+	"\apayload\x18\x02 \x01(\fH\x01R\apayload\x88\x01\x01\x12\x17\n" +
+	"\x04text\x18\x03 \x01(\tH\x02R\x04text\x88\x01\x01\x12@\n" +
+	"\aheaders\x18\x04 \x03(\v2&.taskengine.v1.TaskValues.HeadersEntryR\aheaders\x12%\n" +
+	"\x0eremove_headers\x18\x05 \x03(\tR\rremoveHeaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priorityB\n" +
+	"\n" +
+	"\b_payloadB\a\n" +
+	"\x05_text\"\xd4\x01\n" +
+	"\x0eSetTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x121\n" +
+	"\x06values\x18\x03 \x01(\v2\x19.taskengine.v1.TaskValuesR\x06values\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
+	"\x02in\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x02in\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\":\n" +
+	"\x0fSetTaskResponse\x12'\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"=\n" +
+	"\x11DeleteTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"=\n" +
+	"\x12DeleteTaskResponse\x12'\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"G\n" +
 	"\x15PreviewBulkJobRequest\x12.\n" +
 	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\"\xd8\x02\n" +
 	"\x16PreviewBulkJobResponse\x12\x14\n" +
@@ -16415,7 +16754,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x13StopBulkJobResponse\x12(\n" +
-	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\x855\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\xa26\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -16495,7 +16834,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vPauseSlices\x12!.taskengine.v1.PauseSlicesRequest\x1a\".taskengine.v1.PauseSlicesResponse\x12W\n" +
 	"\fResumeSlices\x12\".taskengine.v1.ResumeSlicesRequest\x1a#.taskengine.v1.ResumeSlicesResponse\x12Z\n" +
 	"\rResetPlatform\x12#.taskengine.v1.ResetPlatformRequest\x1a$.taskengine.v1.ResetPlatformResponse\x12T\n" +
-	"\vRetrySlices\x12!.taskengine.v1.RetrySlicesRequest\x1a\".taskengine.v1.RetrySlicesResponse\x12]\n" +
+	"\vRetrySlices\x12!.taskengine.v1.RetrySlicesRequest\x1a\".taskengine.v1.RetrySlicesResponse\x12H\n" +
+	"\aSetTask\x12\x1d.taskengine.v1.SetTaskRequest\x1a\x1e.taskengine.v1.SetTaskResponse\x12Q\n" +
+	"\n" +
+	"DeleteTask\x12 .taskengine.v1.DeleteTaskRequest\x1a!.taskengine.v1.DeleteTaskResponse\x12]\n" +
 	"\x0ePreviewBulkJob\x12$.taskengine.v1.PreviewBulkJobRequest\x1a%.taskengine.v1.PreviewBulkJobResponse\x12W\n" +
 	"\fStartBulkJob\x12\".taskengine.v1.StartBulkJobRequest\x1a#.taskengine.v1.StartBulkJobResponse\x12W\n" +
 	"\fListBulkJobs\x12\".taskengine.v1.ListBulkJobsRequest\x1a#.taskengine.v1.ListBulkJobsResponse\x12Q\n" +
@@ -16520,7 +16862,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 236)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 242)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -16728,51 +17070,57 @@ var (
 		(*RetrySlicesRequest)(nil),         // 203: taskengine.v1.RetrySlicesRequest
 		(*RetrySlicesResponse)(nil),        // 204: taskengine.v1.RetrySlicesResponse
 		(*BulkOrder)(nil),                  // 205: taskengine.v1.BulkOrder
-		(*PreviewBulkJobRequest)(nil),      // 206: taskengine.v1.PreviewBulkJobRequest
-		(*PreviewBulkJobResponse)(nil),     // 207: taskengine.v1.PreviewBulkJobResponse
-		(*BulkKind)(nil),                   // 208: taskengine.v1.BulkKind
-		(*StartBulkJobRequest)(nil),        // 209: taskengine.v1.StartBulkJobRequest
-		(*StartBulkJobResponse)(nil),       // 210: taskengine.v1.StartBulkJobResponse
-		(*BulkJob)(nil),                    // 211: taskengine.v1.BulkJob
-		(*BulkRefusal)(nil),                // 212: taskengine.v1.BulkRefusal
-		(*BulkEvent)(nil),                  // 213: taskengine.v1.BulkEvent
-		(*ListBulkJobsRequest)(nil),        // 214: taskengine.v1.ListBulkJobsRequest
-		(*ListBulkJobsResponse)(nil),       // 215: taskengine.v1.ListBulkJobsResponse
-		(*GetBulkJobRequest)(nil),          // 216: taskengine.v1.GetBulkJobRequest
-		(*GetBulkJobResponse)(nil),         // 217: taskengine.v1.GetBulkJobResponse
-		(*PauseBulkJobRequest)(nil),        // 218: taskengine.v1.PauseBulkJobRequest
-		(*PauseBulkJobResponse)(nil),       // 219: taskengine.v1.PauseBulkJobResponse
-		(*ContinueBulkJobRequest)(nil),     // 220: taskengine.v1.ContinueBulkJobRequest
-		(*ContinueBulkJobResponse)(nil),    // 221: taskengine.v1.ContinueBulkJobResponse
-		(*SetBulkJobRateRequest)(nil),      // 222: taskengine.v1.SetBulkJobRateRequest
-		(*SetBulkJobRateResponse)(nil),     // 223: taskengine.v1.SetBulkJobRateResponse
-		(*StopBulkJobRequest)(nil),         // 224: taskengine.v1.StopBulkJobRequest
-		(*StopBulkJobResponse)(nil),        // 225: taskengine.v1.StopBulkJobResponse
-		nil,                                // 226: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 227: taskengine.v1.Task.HeadersEntry
-		nil,                                // 228: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 229: taskengine.v1.Node.LabelsEntry
-		nil,                                // 230: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 231: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 232: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 233: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 234: taskengine.v1.SetSlicesRequest.ValuesEntry
-		nil,                                // 235: taskengine.v1.PreviewBulkJobResponse.StatesEntry
-		(*timestamppb.Timestamp)(nil),      // 236: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 237: google.protobuf.Duration
+		(*TaskValues)(nil),                 // 206: taskengine.v1.TaskValues
+		(*SetTaskRequest)(nil),             // 207: taskengine.v1.SetTaskRequest
+		(*SetTaskResponse)(nil),            // 208: taskengine.v1.SetTaskResponse
+		(*DeleteTaskRequest)(nil),          // 209: taskengine.v1.DeleteTaskRequest
+		(*DeleteTaskResponse)(nil),         // 210: taskengine.v1.DeleteTaskResponse
+		(*PreviewBulkJobRequest)(nil),      // 211: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 212: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 213: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 214: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 215: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 216: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 217: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 218: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 219: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 220: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 221: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 222: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 223: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 224: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 225: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 226: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 227: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 228: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 229: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 230: taskengine.v1.StopBulkJobResponse
+		nil,                                // 231: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 232: taskengine.v1.Task.HeadersEntry
+		nil,                                // 233: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 234: taskengine.v1.Node.LabelsEntry
+		nil,                                // 235: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 236: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 237: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 238: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 239: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 240: taskengine.v1.TaskValues.HeadersEntry
+		nil,                                // 241: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		(*timestamppb.Timestamp)(nil),      // 242: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 243: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	236, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	237, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	236, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	226, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	242, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	243, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	242, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	231, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	236, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	242, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -16780,76 +17128,76 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	227, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	236, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	236, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	236, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	236, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	236, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	236, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	232, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	242, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	242, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	242, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	242, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	242, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	242, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	236, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	236, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	236, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	236, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	242, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	242, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	242, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	242, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	236, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	236, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	237, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	242, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	242, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	243, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	237, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
+	243, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
 	34,  // 42: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
 	33,  // 43: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
 	13,  // 44: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
-	236, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
-	236, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
-	236, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
+	242, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
+	242, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
+	242, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
 	13,  // 48: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	38,  // 49: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
 	37,  // 50: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	236, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	242, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
 	80,  // 52: taskengine.v1.WhyResponse.silent:type_name -> taskengine.v1.SilentNode
-	237, // 53: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	236, // 54: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	236, // 55: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	236, // 56: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	237, // 57: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	243, // 53: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	242, // 54: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	242, // 55: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	242, // 56: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	243, // 57: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	42,  // 58: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	41,  // 59: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
 	80,  // 60: taskengine.v1.TaskLogsResponse.silent:type_name -> taskengine.v1.SilentNode
-	236, // 61: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	242, // 61: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	13,  // 62: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	47,  // 63: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	13,  // 64: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	236, // 65: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	237, // 66: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	228, // 67: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	242, // 65: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	243, // 66: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	233, // 67: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
 	12,  // 68: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
 	54,  // 69: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	54,  // 70: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	13,  // 71: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
 	55,  // 72: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	236, // 73: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	236, // 74: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	236, // 75: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	242, // 73: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	242, // 74: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	242, // 75: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
 	55,  // 76: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
 	13,  // 77: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	13,  // 78: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	236, // 79: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	237, // 80: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	242, // 79: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	243, // 80: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	13,  // 81: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	13,  // 82: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
 	66,  // 83: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	13,  // 84: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	236, // 85: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	242, // 85: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	13,  // 86: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	13,  // 87: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	13,  // 88: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
@@ -16857,77 +17205,77 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	75,  // 90: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	83,  // 91: taskengine.v1.ListNodesResponse.nodes:type_name -> taskengine.v1.Node
 	80,  // 92: taskengine.v1.ListNodesResponse.silent:type_name -> taskengine.v1.SilentNode
-	229, // 93: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
+	234, // 93: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
 	84,  // 94: taskengine.v1.Node.status:type_name -> taskengine.v1.NodeStatus
-	236, // 95: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
-	237, // 96: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
-	237, // 97: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
-	237, // 98: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
+	242, // 95: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
+	243, // 96: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
+	243, // 97: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
+	243, // 98: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
 	83,  // 99: taskengine.v1.DrainNodeResponse.node:type_name -> taskengine.v1.Node
 	89,  // 100: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
 	80,  // 101: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
-	236, // 102: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	237, // 103: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	242, // 102: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	243, // 103: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
 	89,  // 104: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
 	80,  // 105: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
-	237, // 106: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	243, // 106: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
 	94,  // 107: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
 	94,  // 108: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
 	97,  // 109: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
 	97,  // 110: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
 	96,  // 111: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
 	94,  // 112: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	236, // 113: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	242, // 113: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
 	95,  // 114: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	80,  // 115: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
 	95,  // 116: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	94,  // 117: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
 	95,  // 118: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	95,  // 119: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	237, // 120: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	243, // 120: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
 	95,  // 121: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	95,  // 122: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
 	110, // 123: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
 	112, // 124: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	236, // 125: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	242, // 125: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
 	111, // 126: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
 	80,  // 127: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
-	236, // 128: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	236, // 129: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	230, // 130: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	236, // 131: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	236, // 132: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	236, // 133: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	231, // 134: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	236, // 135: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	236, // 136: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	236, // 137: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	242, // 128: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	242, // 129: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	235, // 130: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	242, // 131: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	242, // 132: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	242, // 133: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	236, // 134: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	242, // 135: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	242, // 136: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	242, // 137: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
 	113, // 138: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
 	114, // 139: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
 	115, // 140: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
 	120, // 141: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	237, // 142: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	232, // 143: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	237, // 144: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	243, // 142: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	237, // 143: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	243, // 144: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
 	114, // 145: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	237, // 146: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	236, // 147: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	236, // 148: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	236, // 149: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	237, // 150: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	243, // 146: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	242, // 147: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	242, // 148: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	242, // 149: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	243, // 150: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
 	126, // 151: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
 	127, // 152: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	237, // 153: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	233, // 154: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	237, // 155: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	243, // 153: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	238, // 154: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	243, // 155: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
 	125, // 156: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	236, // 157: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	242, // 157: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
 	129, // 158: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
 	130, // 159: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	236, // 160: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	242, // 160: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
 	130, // 161: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	236, // 162: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	236, // 163: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	242, // 162: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	242, // 163: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
 	128, // 164: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
 	128, // 165: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	125, // 166: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
@@ -16941,246 +17289,257 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	147, // 174: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
 	148, // 175: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
 	125, // 176: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	236, // 177: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	242, // 177: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
 	151, // 178: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	236, // 179: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	242, // 179: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
 	128, // 180: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	128, // 181: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	236, // 182: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	236, // 183: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	242, // 182: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	242, // 183: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	163, // 184: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
 	164, // 185: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	236, // 186: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	242, // 186: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
 	165, // 187: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	236, // 188: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	242, // 188: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
 	162, // 189: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
 	162, // 190: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
 	162, // 191: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
 	162, // 192: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	236, // 193: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	242, // 193: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
 	162, // 194: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
 	176, // 195: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	236, // 196: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	237, // 197: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	242, // 196: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	243, // 197: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
 	180, // 198: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
 	182, // 199: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	236, // 200: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	236, // 201: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	237, // 202: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	236, // 203: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	242, // 200: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	242, // 201: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	243, // 202: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	242, // 203: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
 	179, // 204: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
 	163, // 205: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
 	180, // 206: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
 	181, // 207: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
 	182, // 208: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	236, // 209: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	236, // 210: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	236, // 211: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	236, // 212: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	236, // 213: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	236, // 214: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	242, // 209: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	242, // 210: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	242, // 211: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	242, // 212: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	242, // 213: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	242, // 214: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
 	177, // 215: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
 	177, // 216: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
 	178, // 217: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
 	178, // 218: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	234, // 219: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	239, // 219: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
 	178, // 220: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
 	178, // 221: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
 	178, // 222: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
 	178, // 223: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
 	178, // 224: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	236, // 225: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	236, // 226: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	242, // 225: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	242, // 226: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
 	178, // 227: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	236, // 228: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	236, // 229: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	242, // 228: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	242, // 229: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
 	178, // 230: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	236, // 231: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
-	237, // 232: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
-	205, // 233: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	235, // 234: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
-	208, // 235: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
-	13,  // 236: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
-	205, // 237: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	211, // 238: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	236, // 239: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
-	236, // 240: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
-	236, // 241: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
-	236, // 242: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
-	212, // 243: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
-	213, // 244: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
-	236, // 245: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
-	211, // 246: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
-	211, // 247: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	211, // 248: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	211, // 249: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	211, // 250: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
-	211, // 251: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	1,   // 252: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 253: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 254: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 255: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 256: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 257: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 258: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 259: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 260: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	35,  // 261: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	45,  // 262: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	48,  // 263: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	50,  // 264: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	52,  // 265: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	39,  // 266: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	43,  // 267: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	56,  // 268: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	58,  // 269: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	60,  // 270: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	62,  // 271: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	64,  // 272: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	67,  // 273: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	69,  // 274: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	71,  // 275: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	73,  // 276: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	76,  // 277: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	78,  // 278: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	87,  // 279: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	90,  // 280: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	81,  // 281: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
-	85,  // 282: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
-	98,  // 283: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	100, // 284: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	102, // 285: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	104, // 286: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	106, // 287: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	31,  // 288: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
-	108, // 289: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	116, // 290: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	118, // 291: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	121, // 292: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	123, // 293: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	131, // 294: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	133, // 295: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	135, // 296: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	137, // 297: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	149, // 298: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	152, // 299: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	154, // 300: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	156, // 301: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	140, // 302: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	141, // 303: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	142, // 304: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	158, // 305: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	160, // 306: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	166, // 307: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	168, // 308: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	170, // 309: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	172, // 310: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	174, // 311: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	183, // 312: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	185, // 313: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	187, // 314: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	189, // 315: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	191, // 316: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	193, // 317: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	195, // 318: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	197, // 319: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	199, // 320: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	201, // 321: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	203, // 322: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	206, // 323: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
-	209, // 324: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
-	214, // 325: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
-	216, // 326: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
-	218, // 327: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
-	220, // 328: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
-	222, // 329: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
-	224, // 330: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
-	92,  // 331: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 332: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 333: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 334: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 335: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 336: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 337: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 338: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 339: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 340: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	36,  // 341: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	46,  // 342: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	49,  // 343: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	51,  // 344: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	53,  // 345: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	40,  // 346: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	44,  // 347: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	57,  // 348: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	59,  // 349: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	61,  // 350: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	63,  // 351: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	65,  // 352: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	68,  // 353: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	70,  // 354: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	72,  // 355: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	74,  // 356: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	77,  // 357: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	79,  // 358: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	88,  // 359: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	91,  // 360: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	82,  // 361: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
-	86,  // 362: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
-	99,  // 363: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	101, // 364: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	103, // 365: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	105, // 366: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	107, // 367: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	32,  // 368: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
-	109, // 369: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	117, // 370: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	119, // 371: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	122, // 372: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	124, // 373: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	132, // 374: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	134, // 375: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	136, // 376: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	138, // 377: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	150, // 378: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	153, // 379: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	155, // 380: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	157, // 381: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	144, // 382: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	145, // 383: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	146, // 384: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	159, // 385: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	161, // 386: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	167, // 387: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	169, // 388: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	171, // 389: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	173, // 390: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	175, // 391: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	184, // 392: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	186, // 393: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	188, // 394: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	190, // 395: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	192, // 396: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	194, // 397: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	196, // 398: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	198, // 399: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	200, // 400: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	202, // 401: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	204, // 402: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	207, // 403: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
-	210, // 404: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
-	215, // 405: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
-	217, // 406: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
-	219, // 407: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
-	221, // 408: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
-	223, // 409: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
-	225, // 410: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
-	93,  // 411: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	332, // [332:412] is the sub-list for method output_type
-	252, // [252:332] is the sub-list for method input_type
-	252, // [252:252] is the sub-list for extension type_name
-	252, // [252:252] is the sub-list for extension extendee
-	0,   // [0:252] is the sub-list for field type_name
+	242, // 231: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	243, // 232: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	206, // 233: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
+	240, // 234: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
+	206, // 235: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
+	242, // 236: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
+	243, // 237: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
+	13,  // 238: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
+	13,  // 239: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
+	205, // 240: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	241, // 241: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	213, // 242: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 243: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	205, // 244: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	216, // 245: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	242, // 246: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	242, // 247: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	242, // 248: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	242, // 249: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	217, // 250: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	218, // 251: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	242, // 252: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	216, // 253: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	216, // 254: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	216, // 255: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	216, // 256: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	216, // 257: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	216, // 258: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	1,   // 259: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 260: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 261: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 262: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 263: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 264: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 265: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 266: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 267: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	35,  // 268: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	45,  // 269: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	48,  // 270: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	50,  // 271: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	52,  // 272: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	39,  // 273: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	43,  // 274: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	56,  // 275: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	58,  // 276: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	60,  // 277: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	62,  // 278: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	64,  // 279: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	67,  // 280: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	69,  // 281: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	71,  // 282: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	73,  // 283: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	76,  // 284: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	78,  // 285: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	87,  // 286: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	90,  // 287: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	81,  // 288: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
+	85,  // 289: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
+	98,  // 290: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	100, // 291: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	102, // 292: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	104, // 293: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	106, // 294: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	31,  // 295: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
+	108, // 296: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	116, // 297: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	118, // 298: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	121, // 299: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	123, // 300: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	131, // 301: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	133, // 302: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	135, // 303: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	137, // 304: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	149, // 305: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	152, // 306: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	154, // 307: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	156, // 308: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	140, // 309: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	141, // 310: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	142, // 311: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	158, // 312: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	160, // 313: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	166, // 314: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	168, // 315: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	170, // 316: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	172, // 317: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	174, // 318: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	183, // 319: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	185, // 320: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	187, // 321: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	189, // 322: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	191, // 323: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	193, // 324: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	195, // 325: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	197, // 326: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	199, // 327: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	201, // 328: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	203, // 329: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	207, // 330: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
+	209, // 331: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
+	211, // 332: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	214, // 333: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	219, // 334: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	221, // 335: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	223, // 336: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	225, // 337: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	227, // 338: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	229, // 339: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	92,  // 340: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 341: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 342: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 343: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 344: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 345: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 346: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 347: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 348: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 349: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	36,  // 350: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	46,  // 351: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	49,  // 352: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	51,  // 353: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	53,  // 354: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	40,  // 355: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	44,  // 356: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	57,  // 357: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	59,  // 358: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	61,  // 359: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	63,  // 360: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	65,  // 361: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	68,  // 362: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	70,  // 363: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	72,  // 364: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	74,  // 365: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	77,  // 366: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	79,  // 367: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	88,  // 368: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	91,  // 369: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	82,  // 370: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
+	86,  // 371: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
+	99,  // 372: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	101, // 373: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	103, // 374: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	105, // 375: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	107, // 376: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	32,  // 377: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
+	109, // 378: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	117, // 379: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	119, // 380: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	122, // 381: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	124, // 382: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	132, // 383: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	134, // 384: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	136, // 385: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	138, // 386: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	150, // 387: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	153, // 388: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	155, // 389: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	157, // 390: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	144, // 391: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	145, // 392: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	146, // 393: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	159, // 394: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	161, // 395: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	167, // 396: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	169, // 397: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	171, // 398: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	173, // 399: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	175, // 400: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	184, // 401: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	186, // 402: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	188, // 403: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	190, // 404: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	192, // 405: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	194, // 406: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	196, // 407: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	198, // 408: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	200, // 409: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	202, // 410: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	204, // 411: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	208, // 412: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
+	210, // 413: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
+	212, // 414: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	215, // 415: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	220, // 416: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	222, // 417: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	224, // 418: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	226, // 419: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	228, // 420: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	230, // 421: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	93,  // 422: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	341, // [341:423] is the sub-list for method output_type
+	259, // [259:341] is the sub-list for method input_type
+	259, // [259:259] is the sub-list for extension type_name
+	259, // [259:259] is the sub-list for extension extendee
+	0,   // [0:259] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -17216,13 +17575,14 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*SeekSourceRequest_Time)(nil),
 		(*SeekSourceRequest_Offset)(nil),
 	}
+	file_taskengine_v1_taskengine_proto_msgTypes[206].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   236,
+			NumMessages:   242,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -211,6 +211,10 @@ const (
 	TaskServiceResetPlatformProcedure = "/taskengine.v1.TaskService/ResetPlatform"
 	// TaskServiceRetrySlicesProcedure is the fully-qualified name of the TaskService's RetrySlices RPC.
 	TaskServiceRetrySlicesProcedure = "/taskengine.v1.TaskService/RetrySlices"
+	// TaskServiceSetTaskProcedure is the fully-qualified name of the TaskService's SetTask RPC.
+	TaskServiceSetTaskProcedure = "/taskengine.v1.TaskService/SetTask"
+	// TaskServiceDeleteTaskProcedure is the fully-qualified name of the TaskService's DeleteTask RPC.
+	TaskServiceDeleteTaskProcedure = "/taskengine.v1.TaskService/DeleteTask"
 	// TaskServicePreviewBulkJobProcedure is the fully-qualified name of the TaskService's
 	// PreviewBulkJob RPC.
 	TaskServicePreviewBulkJobProcedure = "/taskengine.v1.TaskService/PreviewBulkJob"
@@ -486,6 +490,11 @@ type TaskServiceClient interface {
 	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
 	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
 	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
+	// SetTask changes the priority, the payload, the headers and the time of a task that is waiting, submitted or in error. Its state stays, and its
+	// history has the old values.
+	SetTask(context.Context, *v1.SetTaskRequest) (*v1.SetTaskResponse, error)
+	// DeleteTask removes a task that is done, has failed or was cancelled.
+	DeleteTask(context.Context, *v1.DeleteTaskRequest) (*v1.DeleteTaskResponse, error)
 	// PreviewBulkJob says which tasks a bulk job would change now. It changes nothing, and reads a million tasks at most.
 	PreviewBulkJob(context.Context, *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error)
 	// StartBulkJob has the server change all tasks that a filter selects now, by one verb, such as resume. Each is changed once, also
@@ -944,6 +953,18 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
 			connect.WithClientOptions(opts...),
 		),
+		setTask: connect.NewClient[v1.SetTaskRequest, v1.SetTaskResponse](
+			httpClient,
+			baseURL+TaskServiceSetTaskProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SetTask")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteTask: connect.NewClient[v1.DeleteTaskRequest, v1.DeleteTaskResponse](
+			httpClient,
+			baseURL+TaskServiceDeleteTaskProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("DeleteTask")),
+			connect.WithClientOptions(opts...),
+		),
 		previewBulkJob: connect.NewClient[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse](
 			httpClient,
 			baseURL+TaskServicePreviewBulkJobProcedure,
@@ -1074,6 +1095,8 @@ type taskServiceClient struct {
 	resumeSlices       *connect.Client[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse]
 	resetPlatform      *connect.Client[v1.ResetPlatformRequest, v1.ResetPlatformResponse]
 	retrySlices        *connect.Client[v1.RetrySlicesRequest, v1.RetrySlicesResponse]
+	setTask            *connect.Client[v1.SetTaskRequest, v1.SetTaskResponse]
+	deleteTask         *connect.Client[v1.DeleteTaskRequest, v1.DeleteTaskResponse]
 	previewBulkJob     *connect.Client[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse]
 	startBulkJob       *connect.Client[v1.StartBulkJobRequest, v1.StartBulkJobResponse]
 	listBulkJobs       *connect.Client[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse]
@@ -1708,6 +1731,24 @@ func (c *taskServiceClient) RetrySlices(ctx context.Context, req *v1.RetrySlices
 	return nil, err
 }
 
+// SetTask calls taskengine.v1.TaskService.SetTask.
+func (c *taskServiceClient) SetTask(ctx context.Context, req *v1.SetTaskRequest) (*v1.SetTaskResponse, error) {
+	response, err := c.setTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteTask calls taskengine.v1.TaskService.DeleteTask.
+func (c *taskServiceClient) DeleteTask(ctx context.Context, req *v1.DeleteTaskRequest) (*v1.DeleteTaskResponse, error) {
+	response, err := c.deleteTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PreviewBulkJob calls taskengine.v1.TaskService.PreviewBulkJob.
 func (c *taskServiceClient) PreviewBulkJob(ctx context.Context, req *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error) {
 	response, err := c.previewBulkJob.CallUnary(ctx, connect.NewRequest(req))
@@ -2038,6 +2079,11 @@ type TaskServiceHandler interface {
 	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
 	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
 	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
+	// SetTask changes the priority, the payload, the headers and the time of a task that is waiting, submitted or in error. Its state stays, and its
+	// history has the old values.
+	SetTask(context.Context, *v1.SetTaskRequest) (*v1.SetTaskResponse, error)
+	// DeleteTask removes a task that is done, has failed or was cancelled.
+	DeleteTask(context.Context, *v1.DeleteTaskRequest) (*v1.DeleteTaskResponse, error)
 	// PreviewBulkJob says which tasks a bulk job would change now. It changes nothing, and reads a million tasks at most.
 	PreviewBulkJob(context.Context, *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error)
 	// StartBulkJob has the server change all tasks that a filter selects now, by one verb, such as resume. Each is changed once, also
@@ -2492,6 +2538,18 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceSetTaskHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSetTaskProcedure,
+		svc.SetTask,
+		connect.WithSchema(taskServiceMethods.ByName("SetTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceDeleteTaskHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceDeleteTaskProcedure,
+		svc.DeleteTask,
+		connect.WithSchema(taskServiceMethods.ByName("DeleteTask")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServicePreviewBulkJobHandler := connect.NewUnaryHandlerSimple(
 		TaskServicePreviewBulkJobProcedure,
 		svc.PreviewBulkJob,
@@ -2690,6 +2748,10 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceResetPlatformHandler.ServeHTTP(w, r)
 		case TaskServiceRetrySlicesProcedure:
 			taskServiceRetrySlicesHandler.ServeHTTP(w, r)
+		case TaskServiceSetTaskProcedure:
+			taskServiceSetTaskHandler.ServeHTTP(w, r)
+		case TaskServiceDeleteTaskProcedure:
+			taskServiceDeleteTaskHandler.ServeHTTP(w, r)
 		case TaskServicePreviewBulkJobProcedure:
 			taskServicePreviewBulkJobHandler.ServeHTTP(w, r)
 		case TaskServiceStartBulkJobProcedure:
@@ -2999,6 +3061,14 @@ func (UnimplementedTaskServiceHandler) ResetPlatform(context.Context, *v1.ResetP
 
 func (UnimplementedTaskServiceHandler) RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RetrySlices is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SetTask(context.Context, *v1.SetTaskRequest) (*v1.SetTaskResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SetTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) DeleteTask(context.Context, *v1.DeleteTaskRequest) (*v1.DeleteTaskResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DeleteTask is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) PreviewBulkJob(context.Context, *v1.PreviewBulkJobRequest) (*v1.PreviewBulkJobResponse, error) {
