@@ -36,7 +36,7 @@ func TestAMessageInJSONIsTheContract(t *testing.T) {
 			`"progress":{"done":3,"total":0,"at":"1970-01-01T00:00:01.000005Z"},"checkpoint_base64":"/w==","turn":"behind","tombstone":false,"node":"n","awaits":[],"kept_signals":[],"children":[]}`},
 		"absent":     {(*taskenginev1.Task)(nil), "{" + none},
 		"optional":   {&taskenginev1.Task{InheritedPriority: new(uint32(0))}, "{" + strings.Replace(none, `"tombstone"`, `"inherited_priority":0,"tombstone"`, 1)},
-		"nested":     {&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}}, `{"task":{"id":"i",` + none + `,"reasons":[],"waits":[]}`},
+		"nested":     {&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}}, `{"task":{"id":"i",` + none + `,"reasons":[],"waits":[],"silent":[]}`},
 		"a duration": {&taskenginev1.Rate{Count: 7, Per: durationpb.New(90 * time.Minute)}, `{"count":7,"per":"1h30m","burst":0}`},
 		"a number":   {&taskenginev1.Alert{Value: 0.5}, `{"labels":{},"value":0.5,"told":[]}`},
 	} {

@@ -48,7 +48,7 @@ var (
 const aLimitJSON = `{"name":"partner","value":"ac/me","configured":true,"of":"payouts","per":"payload.partner","scope":"cluster",` +
 	`"max":5,"rate":{"count":20,"per":"1m","burst":40},"paused":true,"configured_max":3,"configured_rate":{"count":9,"per":"1s","burst":0},` +
 	`"setting":{"max":5,"rate":{"count":20,"per":"1m","burst":40},"paused":true,"version":1152921504606846976,"by":"eve@desk","node":"n1","at":"1970-01-01T00:00:01Z"},` +
-	`"inherited":[{"max":5,"paused":false,"version":7,"at":"1970-01-01T00:00:01Z","value":"a*","problem":"too much"}],"used":4,"held":6}`
+	`"inherited":[{"max":5,"paused":false,"version":7,"at":"1970-01-01T00:00:01Z","value":"a*","problem":"too much"}],"used":4,"held":6,"uses":[]}`
 
 func (n *limitNode) ListLimits(context.Context, *taskenginev1.ListLimitsRequest) (*taskenginev1.ListLimitsResponse, error) {
 	return &taskenginev1.ListLimitsResponse{Limits: []*taskenginev1.Limit{aLimit, {Name: "total", Configured: true, Scope: "node", Used: 2}}}, n.fails
@@ -156,14 +156,14 @@ func TestALimitInJSONIsTheContract(t *testing.T) {
 			t.Errorf("%s writes\n%s, want\n%s", line, r.stdout, aLimitJSON)
 		}
 	}
-	const total = `{"name":"total","configured":true,"scope":"node","max":0,"paused":false,"configured_max":0,"inherited":[],"used":2,"held":0}`
+	const total = `{"name":"total","configured":true,"scope":"node","max":0,"paused":false,"configured_max":0,"inherited":[],"used":2,"held":0,"uses":[]}`
 	if r := n.on(t, "limit", "list", "-o", "json"); r.stdout != aLimitJSON+"\n"+total+"\n" {
 		t.Errorf("list writes\n%s", r.stdout)
 	}
 	const why = `{"limit":` + total + `,"tasks":[{"id":"i","type":"mail","slots":2,"started_at":"1970-01-01T00:00:02Z"},` +
 		`{"id":"j","type":"mail","slots":1}],"queued":[{"type":"mail","tasks":3}],"next_start":"1970-01-01T00:00:02Z",` +
 		`"nodes":[{"node":"n1","held":2,"want":2,"since":"1970-01-01T00:00:02Z"},{"node":"n2","held":1,"want":4,"since":"1970-01-01T00:00:02Z"},` +
-		`{"held":0,"want":5,"since":"1970-01-01T00:00:02Z"}],"nodes_problem":"silence"}`
+		`{"held":0,"want":5,"since":"1970-01-01T00:00:02Z"}],"nodes_problem":"silence","silent":[]}`
 	if r := n.on(t, "limit", "why", "total", "-o", "json"); r.stdout != why+"\n" {
 		t.Errorf("why writes\n%s", r.stdout)
 	}

@@ -63,9 +63,9 @@ func TestANoteSaysWhereAttemptsRanWhoseLinesTheNodeLacks(t *testing.T) {
 		{Attempt: 5, Node: "a", Alive: true, Here: true},
 	}
 	want := []string{
-		"attempts 1, 4 ran on node b, which keeps its lines: ask there, by --address",
-		"attempt 2 ran on node c, which is not alive now, and keeps its lines",
-		"attempt 5 ran on node a, and this node and another one have that name: ask the other, too, by --address",
+		"attempts 1, 4 ran on node b, which has no lines of it",
+		"attempt 2 ran on node c, which is not alive now: its lines are shown when it runs again",
+		"attempt 5 ran on node a, which has no lines of it",
 	}
 	if got := elsewhereNotes(all, map[uint32]bool{3: true}); !slices.Equal(got, want) {
 		t.Errorf("they are %q", got)

@@ -21,7 +21,7 @@ func (a *app) showWorkers(workers []*taskenginev1.Worker) error {
 			w.GetNode(), w.GetId(), w.GetName(), w.GetState(), fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), age(now, w.GetConnectedAt()), clockAhead(w), w.GetVersion(), w.GetSdk(),
 		}
 	}
-	return a.printTable([]string{"NODE", "WORKER", "NAME", "STATE", "RUNNING", "CONNECTED", "CLOCK", "VERSION", "SDK"}, rows, "SDK", "VERSION", "CONNECTED")
+	return a.printTable([]string{"NODE", "WORKER", "NAME", "STATE", "RUNNING", "CONNECTED", "CLOCK", "VERSION", "SDK"}, rows, "SDK", "VERSION", "CONNECTED", "NODE")
 }
 
 // clockAhead returns how far the clock of a worker is ahead of that of the node; "" if that is not known.
