@@ -134,6 +134,7 @@ const (
 	AttemptSnoozed     AttemptOutcome = "snoozed"     // the handler asked to be called again later
 	AttemptHandedBack  AttemptOutcome = "handed_back" // the handler could not take the task
 	AttemptOverruled   AttemptOutcome = "overruled"   // a user cancelled or changed the task during the attempt
+	AttemptEdited      AttemptOutcome = "edited"      // no attempt: the task was changed, and the error says in what
 	AttemptInterrupted AttemptOutcome = "interrupted" // the node stopped before the handler returned
 )
 
