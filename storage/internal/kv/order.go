@@ -98,6 +98,24 @@ func (s *state) place(t *task.Task) error {
 	return err
 }
 
+// yieldHead reports whether a key has no head. One that place has made the head gives that up: Promote has not been called yet.
+func (s *state) yieldHead(key string) (isFree bool, err error) {
+	head, err := s.headID(key)
+	if err != nil || head.IsZero() {
+		return err == nil, err
+	}
+	if s.placed[key] != head {
+		return false, nil
+	}
+	delete(s.placed, key)
+	r, err := s.row(head)
+	if err != nil {
+		return false, err
+	}
+	_, err = s.setTurn(r, task.Behind)
+	return err == nil, err
+}
+
 // task returns the task of a row; nil for none.
 func (r *row) task() *task.Task {
 	if r == nil {

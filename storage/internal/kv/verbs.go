@@ -47,9 +47,11 @@ func (s *state) insert(t *task.Task, placed bool) (existing task.ID, err error) 
 	}
 	t.Boost = 0
 	if t.Turn == task.Head {
-		if head, err := s.headID(t.OrderingKey); err != nil {
+		isFree, err := s.yieldHead(t.OrderingKey)
+		if err != nil {
 			return task.ID{}, err
-		} else if !head.IsZero() {
+		}
+		if !isFree {
 			t.Turn = task.Behind
 		}
 	}
