@@ -170,9 +170,11 @@ func (m *model) batch() {
 			m.seqs[t.ID] = [2]uint64{t.Seq, other.Insert[i].Seq}
 		}
 	}
-	for i := range want.Swapped {
+	equal(m.f, "grabbed heads", len(got.Grabbed), len(want.Grabbed))
+	for i := range want.Swapped { // a row that has gone may follow another one again
 		m.same(got.Swapped[i], want.Swapped[i])
-		equal(m.f, "grabbed heads", len(got.Grabbed), len(want.Grabbed))
+	}
+	for i := range want.Swapped {
 		equal(m.f, "followed", append([]storage.Inserted{}, got.FollowedBy(i)...), append([]storage.Inserted{}, want.FollowedBy(i)...))
 		for j, in := range got.FollowedBy(i) {
 			if in.Created() {
