@@ -193,6 +193,7 @@ type sseWriter struct {
 var sseJSON = protojson.MarshalOptions{UseProtoNames: true}
 
 func (s *sseWriter) send(res *taskenginev1.EventsResponse) error {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // else a client that reads no more holds the stream for ever
 	if !s.began {
 		s.began = true
 		s.to.Header().Set("Content-Type", "text/event-stream")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -170,4 +171,31 @@ func TestServerSentEventsGoOnAfterTheLastOne(t *testing.T) {
 	if res.Body.Close(); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("a mistake is answered by %v", res)
 	}
+}
+
+// A stream outlives the times that the server gives to a request.
+func TestServerSentEventsOutliveTheTimesOfARequest(t *testing.T) {
+	n := newNode(t)
+	const most = 200 * time.Millisecond
+	s := httptest.NewUnstartedServer(server.NewAPI(server.APIConfig{Engine: n.engine, Node: "n1"}))
+	s.Config.ReadTimeout, s.Config.WriteTimeout = most, most
+	s.Start()
+	defer s.Close()
+	res, err := s.Client().Get(s.URL + server.EventsPath + "?where=type%3Decho")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	if !lines.Scan() || lines.Text() != "event: begin" {
+		t.Fatalf("the first line is %q, %v", lines.Text(), lines.Err())
+	}
+	time.Sleep(3 * most)
+	n.submit(t, &taskenginev1.NewTask{Type: "echo", Key: "late"})
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"key":"late"`) {
+			return
+		}
+	}
+	t.Errorf("the events end: %v", lines.Err())
 }
