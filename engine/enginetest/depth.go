@@ -33,7 +33,7 @@ func countedAnew(n *node) {
 
 	var found engine.Depths
 	n.eventually("the node has looked", func() (ok bool) { found, ok = n.Depths(); return ok })
-	want := []engine.Depth{{Type: "bad", Waiting: 1, Error: 3}, {Type: "mail", Submitted: 21, Oldest: n.get(first).ReadyAt}}
+	want := []engine.Depth{{Type: "bad", Waiting: 1, Error: 3, Kinds: 1}, {Type: "mail", Submitted: 21, Oldest: n.get(first).ReadyAt}}
 	for i, d := range found.Types {
 		if i >= len(want) || !d.Oldest.Equal(want[i].Oldest) {
 			n.Fatalf("found %+v, want %+v", found.Types, want)

@@ -479,3 +479,13 @@ func bound(ctx context.Context, cmd *exec.Cmd) *exec.Cmd {
 	limited.Env, limited.Dir = cmd.Env, cmd.Dir
 	return limited
 }
+
+// content returns the text of a file, and none if there is no such file.
+func content(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -147,12 +147,3 @@ func (s *ticking) tasks(t *testing.T) map[int64][]string {
 	}
 	return ids
 }
-
-func content(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return string(text)
-}
