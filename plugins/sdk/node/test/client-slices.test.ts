@@ -94,7 +94,10 @@ describe("with a node", { skip }, () => {
     for (const [give, what] of orders) {
       assert.equal((await give())?.name, platform);
       const said = `${what}: ${why.reason}`;
-      await when(platform, (p) => p.orders === 0 && p.history.some((h) => h.by === "unknown (says anna)" && h.what === said));
+      await when(
+        platform,
+        (p) => p.orders === 0 && p.history.some((h) => h.by === "unknown (says anna)" && h.what === said),
+      );
     }
     assert.equal(await c.setSlices("shops", { lag: "10m" }, why), undefined);
     assert.equal(await c.pauseSlices("shops", why), undefined);

@@ -124,7 +124,10 @@ describe("with a node", { skip }, () => {
     );
     const rate = { count: 20, per: 1000, burst: 0 };
     const changed = await c.setLimit("partner", { value, max: 0, rate, paused: true, by: "eve" });
-    assert.deepEqual([changed.setting?.max, changed.setting?.rate, changed.setting?.by], [0, rate, "unknown (says eve)"]);
+    assert.deepEqual(
+      [changed.setting?.max, changed.setting?.rate, changed.setting?.by],
+      [0, rate, "unknown (says eve)"],
+    );
     const ifVersion = (changed.setting?.version ?? 0) + 1;
     await assert.rejects(c.setLimit("partner", { value, max: 5, ifVersion }), client.Conflict);
     assert.ok((await c.limit("partner", value)).paused);
