@@ -95,9 +95,9 @@ func TestHealthTellsTheTasksThatAreStuck(t *testing.T) {
 	alive, dead, other := task.ID{1}, task.ID{2}, task.ID{3}
 	pgtest.Exec(t, c, `
 insert into taskengine.session (id, expires_at, beats, lasts) values ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', 1, '4 s');
-insert into taskengine.member (incarnation, session, name, handlers, selectors, labels, draining, joined_at, died_at) values
-	('01000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001', 'alice', '{}', '{}', '{}', false, now() - interval '2 minutes', null),
-	('02000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000002', 'bob', '{}', '{}', '{}', false, now() - interval '1 hour', now() - interval '10 minutes')`)
+insert into taskengine.member (incarnation, session, name, handlers, selectors, labels, draining, address, version, joined_at, died_at) values
+	('01000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001', 'alice', '{}', '{}', '{}', false, '', '', now() - interval '2 minutes', null),
+	('02000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000002', 'bob', '{}', '{}', '{}', false, '', '', now() - interval '1 hour', now() - interval '10 minutes')`)
 	var ts []*task.Task
 	add := func(state task.State, edit func(*task.Task)) {
 		t := &task.Task{ID: task.ID{9, byte(len(ts))}, Version: 1, State: state, Type: "mail", CreatedAt: now, ReadyAt: now, UpdatedAt: now, StartedAt: now}
@@ -189,8 +189,8 @@ insert into taskengine.session (id, expires_at, beats, lasts) values
 	('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', %d, '4 s'),
 	('00000000-0000-0000-0000-000000000002', now() + interval '1 hour', 99, '4 s'),
 	('00000000-0000-0000-0000-000000000003', now() - interval '1 hour', %[1]d, '4 s');
-insert into taskengine.member (incarnation, session, name, handlers, selectors, labels, draining, joined_at)
-	select ('01000000-0000-0000-0000-00000000000' || n)::uuid, ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'other ' || n, '{}', '{}', '{}', false, now()
+insert into taskengine.member (incarnation, session, name, handlers, selectors, labels, draining, address, version, joined_at)
+	select ('01000000-0000-0000-0000-00000000000' || n)::uuid, ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'other ' || n, '{}', '{}', '{}', false, '', '', now()
 	from generate_series(1, 3) n`, far))
 	clocks := examine(t, s).Clocks
 	if len(clocks) != 2 || clocks[0].Name != "new" || clocks[1].Name != "other 1" {
