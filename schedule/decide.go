@@ -125,6 +125,9 @@ func (d *Run) cancelRunning() {
 
 // fire adds tasks for times of the calendar.
 func (d *Run) fire(all ...time.Time) {
+	if len(all) > 0 {
+		d.State.Fired = d.now
+	}
 	for _, at := range all {
 		f := Fire{Task: d.id.Child(at, ""), Time: task.Stamp(at)}
 		d.add(Start{f, at.Add(jitter(f.Task, d.Schedule.Definition.Jitter))})

@@ -153,13 +153,13 @@ func TestOverlapsAreTreatedAsThePolicySays(t *testing.T) {
 		t.Errorf("%v are cancelled, %d left out", l.last.Cancels, l.state.Overlapped)
 	}
 	l = d(Queue)
-	l.wants(l.at("2026-05-01 11:15:01"), "", "11:15:02")
-	l.wants(l.at("2026-05-01 11:16:40"), "", "11:16:45") // it has waited for 100 s, and looks after a twentieth of that
+	l.wants(l.at("2026-05-01 11:15:01"), "", "11:15:11")
 	l.wants(l.at("2026-05-01 11:30:00"), "", "11:30:10")
 	l.ended()
-	l.wants(l.at("2026-05-01 11:30:10"), "11:15", "11:30:11")
+	l.wants(l.at("2026-05-01 11:30:10"), "11:15", "11:30:11") // a task that was missed long ago need not take long
+	l.wants(l.at("2026-05-01 11:31:50"), "", "11:31:55")      // it runs for 100 s: a twentieth of that
 	l.ended()
-	l.wants(l.at("2026-05-01 11:30:11"), "11:30", "11:45:00")
+	l.wants(l.at("2026-05-01 11:31:55"), "11:30", "11:45:00")
 }
 
 // The defaults of overlap do not undo catch_up.

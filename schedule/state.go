@@ -12,6 +12,7 @@ type State struct {
 	Decided time.Time   `json:"decided,omitzero"`  // all times up to this one are decided; zero before the first run
 	Waiting []time.Time `json:"waiting,omitempty"` // times with tasks that wait for the end of an earlier one, the oldest first
 	Running []Fire      `json:"running,omitempty"` // the fires with tasks that had not ended at the last look
+	Fired   time.Time   `json:"fired,omitzero"`    // when a task of the calendar was last added
 	Orders  []Order     `json:"orders,omitempty"`  // orders that no run has carried out yet
 	Paused  *Pause      `json:"paused,omitempty"`  // nil if the schedule is not paused
 	Deleted bool        `json:"deleted,omitempty"` // the schedule does not fire, and only an Apply can revive it
@@ -26,12 +27,16 @@ type State struct {
 }
 
 // lookAgain returns when a schedule that has looked at a time whether the task has ended that its next one waits for looks again:
-// after a twentieth of the time waited, and after 1 s to 10 s. It is the zero time if none waits.
+// after a twentieth of the time since that was added, and after 1 s to 10 s. It is the zero time if none waits.
 func (s *State) lookAgain(looked time.Time) time.Time {
 	if len(s.Waiting) == 0 {
 		return time.Time{}
 	}
-	return looked.Add(min(max(looked.Sub(s.Waiting[0])/20, time.Second), 10*time.Second))
+	var since time.Duration
+	if !s.Fired.IsZero() {
+		since = looked.Sub(s.Fired)
+	}
+	return looked.Add(min(max(since/20, time.Second), 10*time.Second))
 }
 
 // CountedMisses is how many missed times are counted after one pause at most.
