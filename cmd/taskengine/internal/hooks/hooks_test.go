@@ -196,21 +196,16 @@ func TestEventsThatANodeCouldNotPostArePostedByTheNext(t *testing.T) {
 	to.until(t, "live again", func() bool { return len(to.events["d"]) > 0 })
 }
 
-// The process of a node that is killed; see the next test.
-func TestNodeThatIsKilled(t *testing.T) {
-	url := os.Getenv("HOOKS_TEST_URL")
-	if url == "" {
-		t.Skip("it is run by another test")
-	}
-	n := open(t, os.Getenv("HOOKS_TEST_DIR"), url)
-	n.run(t, "killed")
-	select {}
-}
-
+// The node that is killed is a process of this test, too.
 func TestEventsOfANodeThatWasKilledArePosted(t *testing.T) {
+	if url := os.Getenv("HOOKS_TEST_URL"); url != "" {
+		n := open(t, os.Getenv("HOOKS_TEST_DIR"), url)
+		n.run(t, "killed")
+		select {}
+	}
 	to, dir := newReceiver(t), t.TempDir()
 	to.set(true)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestNodeThatIsKilled$", "-test.timeout=5m")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), "HOOKS_TEST_URL="+to.URL, "HOOKS_TEST_DIR="+dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
