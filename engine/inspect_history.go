@@ -24,7 +24,7 @@ type Wait struct {
 // WaitHistory is what is known of the time that a task has taken so far.
 type WaitHistory struct {
 	Waits []Wait    // in the order of From; together they cover the time of the task
-	Since time.Time // from when on this node knows what it kept waiting
+	Since time.Time // this node has notes of waits from then on
 	Node  string    // the name of this node
 }
 

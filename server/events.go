@@ -79,10 +79,10 @@ func (a *API) eventSender(ctx context.Context, req *taskenginev1.EventsRequest, 
 		return nil, err
 	}
 	s := &eventSender{engine: a.engine, where: where, catchUp: req.GetCatchUp(), emit: rechecked(a, ctx, send)}
-	if s.at, err = engine.ParseEventCursor(req.GetCursor()); err != nil {
+	if s.at, err = a.eventCursor(req.GetCursor()); err != nil {
 		return nil, invalid("cursor: %w", err)
 	}
-	first := &taskenginev1.EventsResponse{Node: text(a.engine.Name()), Cursor: req.GetCursor()}
+	first := &taskenginev1.EventsResponse{Node: text(a.engine.Name()), Cursor: s.at.String()}
 	for _, m := range a.engine.Members() {
 		if m.Name != a.engine.Name() {
 			first.OtherNodes = append(first.OtherNodes, text(m.Name))
@@ -98,6 +98,18 @@ func (a *API) eventSender(ctx context.Context, req *taskenginev1.EventsRequest, 
 		s.at, first.Cursor = page.Next, page.Next.String()
 	}
 	return s, s.emit(first)
+}
+
+// eventCursor reads a cursor, a time, or a duration before the present of the cluster: the clock of the client may be wrong.
+func (a *API) eventCursor(text string) (engine.EventCursor, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return engine.ParseEventCursor(text)
+	case d < 0:
+		return engine.EventCursor{}, fmt.Errorf("the duration %s is negative", text)
+	}
+	return engine.EventCursor{At: a.engine.Now().Add(-d)}, nil
 }
 
 // next sends the next events, or only a newer cursor when until ends. It returns when they were sent, and what the store has after a gap.

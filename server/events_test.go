@@ -105,6 +105,7 @@ func TestEventsRefuseWhatTheyCannotSelect(t *testing.T) {
 		"neither the payload nor the result": {Where: "payload.a=1"},
 		"where: column 1":                    {Where: "stat=error"},
 		"cursor: ":                           {Cursor: "x"},
+		"is negative":                        {Cursor: "-1h"},
 		"timeout":                            {Timeout: durationpb.New(-time.Second)},
 	} {
 		if _, err := events(t, n.client(t), req, nil); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), want) {
@@ -161,8 +162,10 @@ func TestServerSentEventsGoOnAfterTheLastOne(t *testing.T) {
 	}
 	where.Set("catch_up", "true")
 	where.Set("where", "type=echo state=done")
-	if text, _ = serverSent(t, n, where, "2020-01-01T00:00:00Z", `"key":"a"`, nil); !strings.Contains(text, "event: gap\ndata: ") || !strings.Contains(text, `"from_store":true`) {
-		t.Errorf("from a time on:\n%s", text)
+	for _, from := range []string{"2020-01-01T00:00:00Z", "1h"} {
+		if text, _ = serverSent(t, n, where, from, `"key":"a"`, nil); !strings.Contains(text, "event: gap\ndata: ") || !strings.Contains(text, `"from_store":true`) {
+			t.Errorf("from %s on:\n%s", from, text)
+		}
 	}
 	res, err := httpClient(t, false).Get("http://" + n.api.Addr().String() + server.EventsPath + "?where=stat%3Derror")
 	if err != nil {

@@ -60,8 +60,8 @@ func (p *Peers) AskOne(ctx context.Context, m *coord.Member, fn func(ctx context
 // late returns the error for a node that does not answer in time.
 func late(timeout time.Duration) error { return fmt.Errorf("it did not answer within %v", timeout) }
 
-// Use calls fn with a client of a node. The error is a [SilentError] unless it is what the node has answered about the
-// request itself.
+// Use calls fn with a client of a node. An error that the node answers to the request is returned as it is; any other
+// error is a [SilentError].
 func (p *Peers) Use(ctx context.Context, m *coord.Member, fn func(c taskenginev1connect.TaskServiceClient) error) error {
 	c, err := p.client(ctx, m)
 	if err == nil {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -30,12 +28,6 @@ has them now. --live leaves these out.
     taskengine events --where 'state=error,failed type=pay*' -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d, err := time.ParseDuration(req.Cursor); err == nil {
-				if d < 0 {
-					return exit.Errorf(exit.Usage, "--since is %s, and must not be negative", req.Cursor)
-				}
-				req.Cursor = time.Now().Add(-d).UTC().Format(time.RFC3339Nano)
-			}
 			req.CatchUp = !liveOnly
 			return a.with(func(c *client) error { return a.follow(cmd.Context(), c, req) })
 		},

@@ -2546,8 +2546,8 @@ type EventsRequest struct {
 	// and the result are refused.
 	Where string   `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`
 	Types []string `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"` // empty: all
-	// Of the last response or event that was received. Empty: the present. A time in RFC 3339 is
-	// a time that is not covered by events: it needs catch_up.
+	// Of the last response or event that was received. Empty: the present. A time in RFC 3339, or a
+	// duration such as 1h before the present of the cluster, is not covered by events: it needs catch_up.
 	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// After a gap, send the tasks of the store that have changed since it began, as they are now.
 	CatchUp bool `protobuf:"varint,4,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
@@ -3080,7 +3080,7 @@ type Reason struct {
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	Value string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"` // the value that the limit is per
 	// Of the limit, by tasks of this node. For queue: how many tasks are before it. For children:
-	// how many have ended of those that it waits for.
+	// how many of the awaited children have ended.
 	Used  int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`
 	Max   int64                  `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`    // of the limit; for children: how many it waits for
 	Until *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"` // when it ends, if that is known
