@@ -112,13 +112,20 @@ func (a *app) orderBulk(cmd *cobra.Command, c *client, f *bulkFlags, o *taskengi
 	return a.waitForJob(cmd, c, j)
 }
 
-// counted shows how many tasks there are.
+// counted shows how many tasks there are, with their unit.
 func counted(n int64, complete bool) string {
-	more := ""
-	if !complete {
-		more = "more than "
+	if n == 1 && complete {
+		return "1 task"
 	}
-	return fmt.Sprintf("%s%d tasks", more, n)
+	return amount(n, complete) + " tasks"
+}
+
+// amount shows how many tasks there are, as a number.
+func amount(n int64, complete bool) string {
+	if !complete {
+		return fmt.Sprint("more than ", n)
+	}
+	return fmt.Sprint(n)
 }
 
 // showPreview writes which tasks a job would change.
@@ -212,7 +219,7 @@ func (a *app) showJobs(all ...*taskenginev1.BulkJob) error {
 	rows := make([][]string, len(all))
 	for i, j := range all {
 		rows[i] = []string{
-			j.GetName(), j.GetVerb(), j.GetPhase(), fmt.Sprint(j.GetChanged()), fmt.Sprint(j.GetSkipped()), fmt.Sprint(j.GetRefused()), strings.TrimSuffix(counted(j.GetTotal(), j.GetTotalComplete()), " tasks"),
+			j.GetName(), j.GetVerb(), j.GetPhase(), fmt.Sprint(j.GetChanged()), fmt.Sprint(j.GetSkipped()), fmt.Sprint(j.GetRefused()), amount(j.GetTotal(), j.GetTotalComplete()),
 			paceText(j.GetRate()), j.GetBy(), j.GetWhere(),
 		}
 	}
