@@ -60,7 +60,7 @@ const (
 	MostThreads   = 1_000_000
 )
 
-// DefaultSettings returns the settings of a platform for which only Interval is set.
+// DefaultSettings returns the settings of a platform for which only Interval is set, to ten seconds or more.
 func DefaultSettings() Settings {
 	return Settings{Retries: 5, RetryInterval: 10 * time.Second, MaxOpen: 64, Breaker: 5, Probe: time.Minute, LeastPart: time.Second}
 }
@@ -150,6 +150,9 @@ func (v Values) Settings() (Settings, error) {
 	}
 	if v.CatchUp == nil {
 		s.CatchUp = s.Interval
+	}
+	if v.LeastPart == nil {
+		s.LeastPart = min(s.LeastPart, s.Interval/10) // a slice of any interval can be split
 	}
 	return s, s.check()
 }

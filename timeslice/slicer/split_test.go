@@ -56,6 +56,7 @@ func TestASliceIsSplitIntoPartsOfALeastLength(t *testing.T) {
 		parts int           // of the first slice, with the ones that were divided
 	}{
 		{map[string]string{"interval": "8s"}, time.Second, 15},
+		{map[string]string{"interval": "1s"}, 125 * time.Millisecond, 15}, // a tenth of the interval, or more
 		{map[string]string{"interval": "8s", "least_part": "3s"}, 4 * time.Second, 3},
 		{map[string]string{"interval": "8s", "least_part": "8s"}, 8 * time.Second, 1},
 		{map[string]string{"interval": "8s", "least_part": "3s", "overlap": "4s"}, 3 * time.Second, 7},
