@@ -28,6 +28,10 @@ type SliceSource struct {
 	Values  []SliceSetting // that are set for it, by name; not in lists
 	History []SliceChange  // the newest changes, the oldest first; not in lists
 	TaskID  task.ID        // of the task that is the source
+
+	// OnlyOn is the name of the node that has these values and platforms in a store of its own, if nodes with stores of their own share the
+	// platforms; empty: all nodes have them.
+	OnlyOn string
 }
 
 // Platform is a platform of a source of time slices.
@@ -91,7 +95,7 @@ func (d *decoder) sliceSource(m *taskenginev1.SliceSource) *SliceSource {
 		Name: m.GetName(), Type: m.GetType(), PlatformCount: m.GetPlatformCount(), LowWater: timeOf(m.GetLowWater()), CursorLag: m.GetCursorLag().AsDuration(),
 		Running: m.GetRunning(), Failed: m.GetFailed(), Stopped: m.GetStopped(), Paused: m.GetPaused(), Problems: m.GetProblems(),
 		Orders: m.GetOrders(), Problem: m.GetProblem(),
-		Values: all(m.GetValues(), sliceSettingOf), History: all(m.GetHistory(), sliceChangeOf), TaskID: d.id(m.GetTaskId()),
+		Values: all(m.GetValues(), sliceSettingOf), History: all(m.GetHistory(), sliceChangeOf), TaskID: d.id(m.GetTaskId()), OnlyOn: m.GetOnlyOn(),
 	}
 }
 

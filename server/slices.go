@@ -93,6 +93,7 @@ func (a *API) sliceSource(ctx context.Context, name string) (*taskenginev1.Slice
 		return nil, a.answer(err)
 	}
 	m := sliceSourceOf(name, s)
+	m.OnlyOn = a.onlyOn("")
 	now := a.engine.Now()
 	err = a.slices.List(ctx, a.engine, name, func(one *slicer.Status) error {
 		addPlatform(m, platformOf(one, now))
@@ -102,6 +103,14 @@ func (a *API) sliceSource(ctx context.Context, name string) (*taskenginev1.Slice
 		return nil, a.answer(err)
 	}
 	return m, nil
+}
+
+// onlyOn returns the name of this node if what is ordered for a platform, or for all with the name "", is for its own store alone.
+func (a *API) onlyOn(platform string) string {
+	if _, share := a.engine.Peers(); share && platform == "" {
+		return a.engine.Name()
+	}
+	return ""
 }
 
 // ListPlatforms returns a page of the platforms of a source.
@@ -227,7 +236,7 @@ func (a *API) SetSlices(ctx context.Context, req *taskenginev1.SetSlicesRequest)
 	if err != nil {
 		return nil, err
 	}
-	return &taskenginev1.SetSlicesResponse{Platform: m}, nil
+	return &taskenginev1.SetSlicesResponse{Platform: m, OnlyOn: a.onlyOn(req.GetPlatform())}, nil
 }
 
 // AddPlatform adds a platform to a source.
@@ -265,7 +274,7 @@ func (a *API) PauseSlices(ctx context.Context, req *taskenginev1.PauseSlicesRequ
 	if err != nil {
 		return nil, err
 	}
-	return &taskenginev1.PauseSlicesResponse{Platform: m, Platforms: uint32(n)}, nil
+	return &taskenginev1.PauseSlicesResponse{Platform: m, Platforms: uint32(n), OnlyOn: a.onlyOn(req.GetPlatform())}, nil
 }
 
 // ResumeSlices ends pauses.
@@ -281,7 +290,7 @@ func (a *API) ResumeSlices(ctx context.Context, req *taskenginev1.ResumeSlicesRe
 	if err != nil {
 		return nil, err
 	}
-	return &taskenginev1.ResumeSlicesResponse{Platform: m, Platforms: uint32(n)}, nil
+	return &taskenginev1.ResumeSlicesResponse{Platform: m, Platforms: uint32(n), OnlyOn: a.onlyOn(req.GetPlatform())}, nil
 }
 
 // ResetPlatform moves the cursor of a platform.
@@ -329,5 +338,5 @@ func (a *API) RetrySlices(ctx context.Context, req *taskenginev1.RetrySlicesRequ
 	if err != nil {
 		return nil, err
 	}
-	return &taskenginev1.RetrySlicesResponse{Platform: m, Platforms: uint32(n)}, nil
+	return &taskenginev1.RetrySlicesResponse{Platform: m, Platforms: uint32(n), OnlyOn: a.onlyOn(req.GetPlatform())}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/server"
@@ -36,6 +39,12 @@ type sliceNode struct {
 }
 
 func inSliceNode(t *testing.T, values map[string]string, platforms []string, fn func(n *sliceNode)) {
+	t.Helper()
+	inSliceNodeOf(t, func() coord.Coordinator { return coord.Coordinator{} }, values, platforms, fn)
+}
+
+// inSliceNodeOf is inSliceNode with a coordinator.
+func inSliceNodeOf(t *testing.T, by func() coord.Coordinator, values map[string]string, platforms []string, fn func(n *sliceNode)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := &sliceNode{t: t}
@@ -61,7 +70,7 @@ func inSliceNode(t *testing.T, values map[string]string, platforms []string, fn 
 			}
 			return nil, nil
 		}))
-		if n.engine, err = engine.Open(t.Context(), engine.Config{Name: "n1", Store: memory.New(), Handlers: handlers, Policies: set}); err != nil {
+		if n.engine, err = engine.Open(t.Context(), engine.Config{Name: "n1", Store: memory.New(), Handlers: handlers, Policies: set, Coordinator: by()}); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
@@ -275,6 +284,49 @@ func TestAllPlatformsOfASourceArePausedAndResumed(t *testing.T) {
 			n.t.Errorf("%v, %v", res, n.source())
 		}
 	})
+}
+
+// The answer to an order for a whole source names the node if nodes have stores of their own: the others have not got the order.
+func TestAnOrderForAllPlatformsOfANodeWithAStoreOfItsOwnNamesTheNode(t *testing.T) {
+	for want, by := range map[string]func() coord.Coordinator{
+		"":   func() coord.Coordinator { return coord.Coordinator{} },
+		"n1": func() coord.Coordinator { link := local.New(); return coord.Coordinator{Settings: link, Peers: link} },
+	} {
+		inSliceNodeOf(t, by, map[string]string{"interval": "1m"}, []string{"a"}, func(n *sliceNode) {
+			ctx, cancel := context.WithCancel(n.t.Context())
+			var holding sync.WaitGroup
+			holding.Go(func() { n.slices.Hold(ctx, n.engine) })
+			defer holding.Wait()
+			defer cancel()
+			time.Sleep(5 * time.Minute)
+			if got := n.source().GetOnlyOn(); got != want {
+				n.t.Errorf("the source is on %q only, want %q", got, want)
+			}
+			for _, platform := range []string{"", "a"} {
+				values := map[string]string{"lag": "1s"}
+				for verb, order := range map[string]func() (interface{ GetOnlyOn() string }, error){
+					"set": func() (interface{ GetOnlyOn() string }, error) {
+						return n.SetSlices(ctx, &taskenginev1.SetSlicesRequest{Source: "orders", Platform: platform, Values: values})
+					},
+					"pause": func() (interface{ GetOnlyOn() string }, error) {
+						return n.PauseSlices(ctx, &taskenginev1.PauseSlicesRequest{Source: "orders", Platform: platform})
+					},
+					"resume": func() (interface{ GetOnlyOn() string }, error) {
+						return n.ResumeSlices(ctx, &taskenginev1.ResumeSlicesRequest{Source: "orders", Platform: platform})
+					},
+					"retry": func() (interface{ GetOnlyOn() string }, error) {
+						return n.RetrySlices(ctx, &taskenginev1.RetrySlicesRequest{Source: "orders", Platform: platform})
+					},
+				} {
+					res, err := order()
+					n.ok(res, err)
+					if got := res.GetOnlyOn(); got != want && platform == "" || got != "" && platform != "" {
+						n.t.Errorf("%s of the platform %q is on %q only, want %q for all platforms", verb, platform, got, want)
+					}
+				}
+			}
+		})
+	}
 }
 
 func TestErrorsAboutSlicesHaveTheirCodes(t *testing.T) {

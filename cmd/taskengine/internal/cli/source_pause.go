@@ -19,6 +19,6 @@ its positions. Tasks that it has added are not affected.`,
 		},
 		func(ctx context.Context, c *client, n sliceName, reason string) (sliceOutcome, error) {
 			res, err := call(ctx, c, c.PauseSlices, &taskenginev1.PauseSlicesRequest{Source: n.source, Platform: n.platform, By: operator(), Reason: reason})
-			return sliceOutcome{res.GetPlatform(), res.GetPlatforms()}, err
+			return sliceOutcome{res.GetPlatform(), res.GetPlatforms(), res.GetOnlyOn()}, err
 		})
 }

@@ -18,6 +18,6 @@ its cursor on, or all platforms of a source.`,
 		},
 		func(ctx context.Context, c *client, n sliceName, reason string) (sliceOutcome, error) {
 			res, err := call(ctx, c, c.ResumeSlices, &taskenginev1.ResumeSlicesRequest{Source: n.source, Platform: n.platform, By: operator(), Reason: reason})
-			return sliceOutcome{res.GetPlatform(), res.GetPlatforms()}, err
+			return sliceOutcome{res.GetPlatform(), res.GetPlatforms(), res.GetOnlyOn()}, err
 		})
 }

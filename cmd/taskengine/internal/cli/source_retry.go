@@ -21,7 +21,7 @@ them, or the ones with a part in the range of --from and --until.`, false,
 			res, err := call(ctx, c, c.RetrySlices, &taskenginev1.RetrySlicesRequest{
 				Source: n.source, Platform: n.platform, From: from.message(), Until: until.message(), By: operator(), Reason: o.reason,
 			})
-			return sliceOutcome{res.GetPlatform(), res.GetPlatforms()}, err
+			return sliceOutcome{res.GetPlatform(), res.GetPlatforms(), res.GetOnlyOn()}, err
 		})
 	cmd.Flags().Var(&from, "from", "only slices with a part at or after this time")
 	cmd.Flags().Var(&until, "until", "only slices with a part before this time")

@@ -46,6 +46,7 @@ keep their values, but threads.node and threads.cluster are in force at once.`,
 				if n.platform != "" {
 					return a.showSliceOutcome(ctx, c, n, sliceOutcome{platform: res.GetPlatform()}, &o)
 				}
+				a.noteOnlyOn(res.GetOnlyOn())
 				return a.showSetSource(ctx, c, n.source, &o)
 			})
 		},

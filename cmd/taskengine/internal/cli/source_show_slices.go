@@ -92,6 +92,7 @@ func sliceSourceText(s *taskenginev1.SliceSource) string {
 	f := new(facts)
 	f.add("source", s.GetName())
 	f.add("type", s.GetType())
+	f.add("only on", s.GetOnlyOn())
 	f.add("platforms", fmt.Sprintf("%d; stopped %d, paused %d, with a problem %d", s.GetPlatformCount(), s.GetStopped(), s.GetPaused(), s.GetProblems()))
 	f.add("low-water", when(s.GetLowWater()))
 	f.add("lag", lagWords(s.GetCursorLag()))

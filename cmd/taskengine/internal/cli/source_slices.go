@@ -48,6 +48,7 @@ func (n sliceName) ofSlices(ctx context.Context, c *client) (bool, error) {
 type sliceOutcome struct {
 	platform  *taskenginev1.Platform // nil if the order was for a source
 	platforms uint32                 // that have the order
+	onlyOn    string                 // the node with these platforms in a store of its own; "" if all nodes have them
 }
 
 // sliceOrder has the flags of commands that give orders for time slices.
@@ -90,8 +91,13 @@ func newSliceEdit(a *app, use, short, long string, onlyPlatform bool, do func(ct
 // these are.
 func (a *app) showSliceOutcome(ctx context.Context, c *client, n sliceName, out sliceOutcome, o *sliceOrder) error {
 	if out.platform == nil {
+		a.noteOnlyOn(out.onlyOn)
 		if a.json() {
-			return a.printJSON(jsonObject{{"name", n.source}, {"platforms", out.platforms}})
+			answer := jsonObject{{"name", n.source}, {"platforms", out.platforms}}
+			if out.onlyOn != "" {
+				answer = append(answer, jsonField{"only_on", out.onlyOn})
+			}
+			return a.printJSON(answer)
 		}
 		a.note("%s: %d platforms have the order", clean(n.source), out.platforms)
 		return nil
@@ -109,6 +115,13 @@ func (a *app) showSliceOutcome(ctx context.Context, c *client, n sliceName, out 
 		return a.printMessage(p)
 	}
 	return a.showPlatformRows([]*taskenginev1.Platform{p})
+}
+
+// noteOnlyOn says that an order for a source is for one node; "" is all nodes.
+func (a *app) noteOnlyOn(node string) {
+	if node != "" {
+		a.note("the order is for the platforms of the node %s only, because nodes have stores of their own; give it to each of these nodes, or to each platform", clean(node))
+	}
 }
 
 // showSliceSourceRows writes sources of time slices as rows, or each as a line of JSON.

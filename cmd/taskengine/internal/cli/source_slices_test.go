@@ -24,7 +24,8 @@ import (
 // sliceNode is a node with the source of time slices orders, which has three platforms. It keeps the requests that change something.
 type sliceNode struct {
 	sourceNode
-	looks int // of GetPlatform and GetSliceSource, until all orders are carried out
+	looks  int    // of GetPlatform and GetSliceSource, until all orders are carried out
+	onlyOn string // the name of the node if it has a store of its own
 }
 
 func aPlatform(name string) *taskenginev1.Platform {
@@ -53,7 +54,7 @@ func aSliceSource() *taskenginev1.SliceSource {
 
 func (n *sliceNode) GetSliceSource(context.Context, *taskenginev1.GetSliceSourceRequest) (*taskenginev1.GetSliceSourceResponse, error) {
 	s := aSliceSource()
-	s.Orders = n.orders()
+	s.Orders, s.OnlyOn = n.orders(), n.onlyOn
 	s.Values = []*taskenginev1.SliceSetting{{Name: "lag", Value: "3s", From: "live"}}
 	return &taskenginev1.GetSliceSourceResponse{Source: s}, nil
 }
@@ -97,7 +98,7 @@ func (n *sliceNode) ordered(req interface {
 }
 
 func (n *sliceNode) SetSlices(_ context.Context, req *taskenginev1.SetSlicesRequest) (*taskenginev1.SetSlicesResponse, error) {
-	return &taskenginev1.SetSlicesResponse{Platform: n.ordered(req)}, nil
+	return &taskenginev1.SetSlicesResponse{Platform: n.ordered(req), OnlyOn: n.onlyOn}, nil
 }
 
 func (n *sliceNode) AddPlatform(_ context.Context, req *taskenginev1.AddPlatformRequest) (*taskenginev1.AddPlatformResponse, error) {
@@ -109,11 +110,11 @@ func (n *sliceNode) RemovePlatform(_ context.Context, req *taskenginev1.RemovePl
 }
 
 func (n *sliceNode) PauseSlices(_ context.Context, req *taskenginev1.PauseSlicesRequest) (*taskenginev1.PauseSlicesResponse, error) {
-	return &taskenginev1.PauseSlicesResponse{Platform: n.ordered(req), Platforms: 3}, nil
+	return &taskenginev1.PauseSlicesResponse{Platform: n.ordered(req), Platforms: 3, OnlyOn: n.onlyOn}, nil
 }
 
 func (n *sliceNode) ResumeSlices(_ context.Context, req *taskenginev1.ResumeSlicesRequest) (*taskenginev1.ResumeSlicesResponse, error) {
-	return &taskenginev1.ResumeSlicesResponse{Platform: n.ordered(req), Platforms: 3}, nil
+	return &taskenginev1.ResumeSlicesResponse{Platform: n.ordered(req), Platforms: 3, OnlyOn: n.onlyOn}, nil
 }
 
 func (n *sliceNode) ResetPlatform(_ context.Context, req *taskenginev1.ResetPlatformRequest) (*taskenginev1.ResetPlatformResponse, error) {
@@ -121,7 +122,7 @@ func (n *sliceNode) ResetPlatform(_ context.Context, req *taskenginev1.ResetPlat
 }
 
 func (n *sliceNode) RetrySlices(_ context.Context, req *taskenginev1.RetrySlicesRequest) (*taskenginev1.RetrySlicesResponse, error) {
-	return &taskenginev1.RetrySlicesResponse{Platform: n.ordered(req), Platforms: 3}, nil
+	return &taskenginev1.RetrySlicesResponse{Platform: n.ordered(req), Platforms: 3, OnlyOn: n.onlyOn}, nil
 }
 
 func (n *sliceNode) on(t *testing.T, line string) result {
@@ -214,6 +215,24 @@ func TestSourcesOfSlicesAreShown(t *testing.T) {
 		if isCut := strings.Contains(line, "--limit 1"); isCut != strings.Contains(r.stderr, "more platforms") || isCut && strings.Contains(r.stdout, "\nb ") {
 			t.Errorf("%s: %s\n%s", line, r.stdout, r.stderr)
 		}
+	}
+}
+
+func TestAnOrderForTheSourceOfOneNodeNamesThisNode(t *testing.T) {
+	for _, line := range []string{"set orders lag=1s", "pause orders", "resume orders", "retry orders"} {
+		for _, node := range []string{"", "n1"} {
+			for _, format := range []string{"", " -o json"} {
+				r := (&sliceNode{onlyOn: node}).on(t, line+format)
+				says := strings.Contains(r.stderr, "is for the platforms of the node n1 only, because nodes have stores of their own")
+				hasField := strings.Contains(r.stdout, `"only_on":"n1"`)
+				if r.code != 0 || says != (node != "") || hasField != (node != "" && format != "") || strings.Contains(r.stdout, "only_on") != hasField {
+					t.Errorf("%s%s on node %q ends with %d: %s\n%s", line, format, node, r.code, r.stdout, r.stderr)
+				}
+			}
+		}
+	}
+	if r := (&sliceNode{onlyOn: "n1"}).on(t, "show orders"); r.code != 0 || !strings.Contains(r.stdout, "only on    n1\n") {
+		t.Errorf("source show ends with %d: %s\n%s", r.code, r.stdout, r.stderr)
 	}
 }
 

@@ -12043,6 +12043,9 @@ type SliceSource struct {
 	TaskId        string                 `protobuf:"bytes,13,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`         // of the task that is the source
 	Values        []*SliceSetting        `protobuf:"bytes,14,rep,name=values,proto3" json:"values,omitempty"`                       // that are set for it, by name; from is file or live; not in lists
 	History       []*SliceChange         `protobuf:"bytes,15,rep,name=history,proto3" json:"history,omitempty"`                     // the newest changes, the oldest first; not in lists
+	// The node that has these values and platforms in a store of its own, if nodes with stores of their own share the platforms; empty:
+	// all nodes have them.
+	OnlyOn        string `protobuf:"bytes,16,opt,name=only_on,json=onlyOn,proto3" json:"only_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12180,6 +12183,13 @@ func (x *SliceSource) GetHistory() []*SliceChange {
 		return x.History
 	}
 	return nil
+}
+
+func (x *SliceSource) GetOnlyOn() string {
+	if x != nil {
+		return x.OnlyOn
+	}
+	return ""
 }
 
 // Platform is a platform of a source of time slices.
@@ -13096,7 +13106,8 @@ func (x *SetSlicesRequest) GetReason() string {
 
 type SetSlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"` // absent if the values are those of the source
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the values are those of the source
+	OnlyOn        string                 `protobuf:"bytes,2,opt,name=only_on,json=onlyOn,proto3" json:"only_on,omitempty"` // of values of the source: as in SliceSource
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13136,6 +13147,13 @@ func (x *SetSlicesResponse) GetPlatform() *Platform {
 		return x.Platform
 	}
 	return nil
+}
+
+func (x *SetSlicesResponse) GetOnlyOn() string {
+	if x != nil {
+		return x.OnlyOn
+	}
+	return ""
 }
 
 type AddPlatformRequest struct {
@@ -13432,8 +13450,9 @@ func (x *PauseSlicesRequest) GetReason() string {
 
 type PauseSlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`    // absent if the order is for all
-	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"` // how many have the order
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the order is for all
+	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"`        // how many have the order
+	OnlyOn        string                 `protobuf:"bytes,3,opt,name=only_on,json=onlyOn,proto3" json:"only_on,omitempty"` // of an order for all: as in SliceSource
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13480,6 +13499,13 @@ func (x *PauseSlicesResponse) GetPlatforms() uint32 {
 		return x.Platforms
 	}
 	return 0
+}
+
+func (x *PauseSlicesResponse) GetOnlyOn() string {
+	if x != nil {
+		return x.OnlyOn
+	}
+	return ""
 }
 
 type ResumeSlicesRequest struct {
@@ -13552,8 +13578,9 @@ func (x *ResumeSlicesRequest) GetReason() string {
 
 type ResumeSlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`    // absent if the order is for all
-	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"` // how many have the order
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the order is for all
+	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"`        // how many have the order
+	OnlyOn        string                 `protobuf:"bytes,3,opt,name=only_on,json=onlyOn,proto3" json:"only_on,omitempty"` // of an order for all: as in SliceSource
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13600,6 +13627,13 @@ func (x *ResumeSlicesResponse) GetPlatforms() uint32 {
 		return x.Platforms
 	}
 	return 0
+}
+
+func (x *ResumeSlicesResponse) GetOnlyOn() string {
+	if x != nil {
+		return x.OnlyOn
+	}
+	return ""
 }
 
 type ResetPlatformRequest struct {
@@ -13816,8 +13850,9 @@ func (x *RetrySlicesRequest) GetReason() string {
 
 type RetrySlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`    // absent if the order is for all
-	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"` // how many have the order
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the order is for all
+	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"`        // how many have the order
+	OnlyOn        string                 `protobuf:"bytes,3,opt,name=only_on,json=onlyOn,proto3" json:"only_on,omitempty"` // of an order for all: as in SliceSource
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13864,6 +13899,13 @@ func (x *RetrySlicesResponse) GetPlatforms() uint32 {
 		return x.Platforms
 	}
 	return 0
+}
+
+func (x *RetrySlicesResponse) GetOnlyOn() string {
+	if x != nil {
+		return x.OnlyOn
+	}
+	return ""
 }
 
 // BulkOrder says what a bulk job does with which tasks.
@@ -16484,7 +16526,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target\"\x85\x04\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target\"\x9e\x04\n" +
 	"\vSliceSource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12%\n" +
@@ -16502,7 +16544,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aproblem\x18\f \x01(\tR\aproblem\x12\x17\n" +
 	"\atask_id\x18\r \x01(\tR\x06taskId\x123\n" +
 	"\x06values\x18\x0e \x03(\v2\x1b.taskengine.v1.SliceSettingR\x06values\x124\n" +
-	"\ahistory\x18\x0f \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\"\xf3\x05\n" +
+	"\ahistory\x18\x0f \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\x12\x17\n" +
+	"\aonly_on\x18\x10 \x01(\tR\x06onlyOn\"\xf3\x05\n" +
 	"\bPlatform\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
@@ -16572,9 +16615,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
 	"\x11SetSlicesResponse\x123\n" +
-	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"p\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x17\n" +
+	"\aonly_on\x18\x02 \x01(\tR\x06onlyOn\"p\n" +
 	"\x12AddPlatformRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
@@ -16593,18 +16637,20 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"h\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x81\x01\n" +
 	"\x13PauseSlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"q\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\x12\x17\n" +
+	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"q\n" +
 	"\x13ResumeSlicesRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x82\x01\n" +
 	"\x14ResumeSlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"\xce\x01\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\x12\x17\n" +
+	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"\xce\x01\n" +
 	"\x14ResetPlatformRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12*\n" +
@@ -16620,10 +16666,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
 	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x81\x01\n" +
 	"\x13RetrySlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"\xed\x01\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\x12\x17\n" +
+	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"\xed\x01\n" +
 	"\tBulkOrder\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
 	"\x05where\x18\x02 \x01(\tR\x05where\x12\x14\n" +

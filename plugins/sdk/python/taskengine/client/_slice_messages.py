@@ -69,6 +69,7 @@ class SliceSource:
     task_id: str = one(13, TEXT)  # of the task that is the source
     values: Sequence[SliceSetting] = many(14, message(SliceSetting))  # that are set for it; not in lists
     history: Sequence[SliceChange] = many(15, message(SliceChange))  # the newest, the oldest first; not in lists
+    only_on: str = one(16, TEXT)  # the node that has these values and platforms in a store of its own; "": all nodes do
 
 
 @dataclass(frozen=True)

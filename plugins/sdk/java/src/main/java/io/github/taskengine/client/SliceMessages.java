@@ -22,7 +22,8 @@ final class SliceMessages {
         s.getProblem(),
         s.getTaskId(),
         Messages.all(s.getValuesList(), SliceMessages::setting),
-        Messages.all(s.getHistoryList(), SliceMessages::change));
+        Messages.all(s.getHistoryList(), SliceMessages::change),
+        s.getOnlyOn());
   }
 
   static Platform platform(Api.Platform p) {

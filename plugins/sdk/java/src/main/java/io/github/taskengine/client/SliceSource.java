@@ -24,6 +24,8 @@ import org.jspecify.annotations.Nullable;
  * @param taskId of the task that is the source
  * @param values that are set for it, by name; not in lists
  * @param history the newest changes, the oldest first; not in lists
+ * @param onlyOn the node that has these values and platforms in a store of its own; empty: all nodes
+ *     have them
  */
 public record SliceSource(
     String name,
@@ -40,7 +42,8 @@ public record SliceSource(
     String problem,
     String taskId,
     List<SliceSetting> values,
-    List<SliceChange> history) {
+    List<SliceChange> history,
+    String onlyOn) {
   /** Makes it, with copies of its lists. */
   public SliceSource {
     values = List.copyOf(values);
