@@ -157,6 +157,7 @@ func TestMistakesAreExplainedWithTheirColumn(t *testing.T) {
 		`Größe="a" `:                         "column 1: there is no field Größe",
 		`error="ä" type<`:                    "column 15: type cannot be compared with <",
 		"attempt>1,2":                        "column 1: attempt > has several values: give one",
+		"type=pay since=1h,2h":               "column 10: since = has several values: give one",
 		"error~":                             "column 7: a text is missing after error~",
 		"payload.a<":                         "column 11: a value is missing after payload.a<",
 		"id=17":                              "column 4: \"17\" is no id of a task",

@@ -121,7 +121,7 @@ func (p *parser) term() (t term, err error) {
 	if err := p.list(&t); err != nil {
 		return term{}, err
 	}
-	if len(t.values) > 1 && slices.Contains(orders, t.op) {
+	if len(t.values) > 1 && (slices.Contains(orders, t.op) || t.field.kind == ofTime2) {
 		return term{}, p.wrong(column, "%s %s has several values: give one", t.name(), t.op)
 	}
 	return p.absolute(t), nil

@@ -23,7 +23,7 @@ type Inspector interface {
 	// the rows that are read for it, and the first page of a list also one index entry for every row
 	// in a state of q that is Submitted or has a NextEventAt. After scan such entries they stop, and
 	// read rows of all states as for any other filter. A row that comes into a state of q between
-	// two pages may be missing.
+	// two pages may be missing, and one that q selects all the time is not.
 	List(ctx context.Context, q ListQuery) (ListPage, error)
 
 	// Count returns the number of rows by state and type. It has no element for a number of

@@ -48,13 +48,7 @@ type scenario struct {
 
 // Run runs every scenario.
 func Run(t *testing.T, c Config) {
-	if c.Patience == 0 {
-		c.Patience = 2 * time.Minute
-	}
-	for _, section := range []struct {
-		name      string
-		scenarios []scenario
-	}{
+	runSections(t, c, []section{
 		{"submit", submitScenarios},
 		{"order", orderScenarios},
 		{"ordering keys", keyScenarios},
@@ -75,9 +69,23 @@ func Run(t *testing.T, c Config) {
 		{"forests", forestScenarios},
 		{"new children", newChildrenScenarios},
 		{"unique", uniqueScenarios},
-	} {
-		t.Run(section.name, func(t *testing.T) {
-			for _, s := range section.scenarios {
+		{"search", searchScenarios},
+	}...)
+}
+
+// section is a named part of the suite.
+type section struct {
+	name      string
+	scenarios []scenario
+}
+
+func runSections(t *testing.T, c Config, sections ...section) {
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Minute
+	}
+	for _, one := range sections {
+		t.Run(one.name, func(t *testing.T) {
+			for _, s := range one.scenarios {
 				t.Run(s.name, func(t *testing.T) {
 					n := newNode(t, c)
 					s.run(n)

@@ -82,7 +82,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	},
 	{
 		Of:  "engine/enginetest",
-		May: []string{"engine/...", "policy", "task", "codec", "storage", "storage/memory", "storage/storagetest", "coord", "coord/local"},
+		May: []string{"engine/...", "policy", "task", "filter", "codec", "storage", "storage/memory", "storage/storagetest", "coord", "coord/local"},
 		Why: "scenarios run on every store, and know none but the one in memory",
 	},
 	{

@@ -169,7 +169,7 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 // are not in the order of ids are collected first, once for all pages of a list. If there are more
 // than scan of them, done is false and the result means nothing.
 func (v *View) listIndexed(ctx context.Context, q storage.ListQuery) (page storage.ListPage, done bool, err error) {
-	from := newest{}
+	from := newest{mark: v.db.pages.mark()}
 	if from.ids, from.remembered, err = v.idsBelow(ctx, q.Filter, q.Before, q.Scan); err != nil {
 		if errors.Is(err, errTooMany) {
 			err = nil
@@ -251,7 +251,7 @@ func (v *View) listNewest(ctx context.Context, q storage.ListQuery, from *newest
 		}
 		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
 			if !page.Next.IsZero() && from.again {
-				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest})
+				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest, mark: from.mark})
 			}
 			return page, nil
 		}
@@ -409,6 +409,7 @@ type newest struct {
 	ids        []task.ID
 	remembered bool     // the ids are of an earlier moment
 	again      bool     // they are to be remembered for the next page
+	mark       uint64   // of pages, for that
 	cursors    []Cursor // over an index in the order of ids, each on the id under the same index of heads
 	heads      []task.ID
 }

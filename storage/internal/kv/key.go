@@ -275,6 +275,9 @@ type entries struct {
 	failures          []byte  // the key of the counter of rows in error
 }
 
+// never reports whether there is an entry in the index of the rows without a time.
+func (e *entries) never() bool { return len(e.due) > 0 && e.due[0] == prefixNever }
+
 // of sets e to the entries of t and reuses the buffers of e.
 func (e *entries) of(t *task.Task) {
 	e.ready, e.readyValue, e.seat, e.due = e.ready[:0], e.readyValue[:0], e.seat[:0], e.due[:0]

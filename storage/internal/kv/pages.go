@@ -24,6 +24,60 @@ const (
 type pages struct {
 	mu  sync.Mutex
 	all []nextPage // guarded by mu: the oldest first
+
+	// A row without a time has its entry in the order of ids, so that the ids of a page do not have it. When it gets another
+	// entry before the list has come to it, it is among these. Guarded by mu.
+	moved       []task.ID // a ring: the id of move n is at n % maxMoved
+	moves       uint64    // how many were noted
+	newest, old uint64    // the number of moves at the beginning of the newest transaction, and of the one before
+}
+
+// maxMoved is how many moves are remembered.
+const maxMoved = 1 << 15
+
+// begin notes the beginning of a transaction.
+func (p *pages) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.old, p.newest = p.newest, p.moves
+}
+
+// move notes that a row has got another entry than the one in the order of ids.
+func (p *pages) move(id task.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.moved == nil {
+		p.moved = make([]task.ID, maxMoved)
+	}
+	p.moved[p.moves%maxMoved] = id
+	p.moves++
+}
+
+// mark returns the number of moves that each reader sees. It is called when a reader has begun: a move that it does not see was noted by a
+// transaction that was in progress, or has begun since.
+func (p *pages) mark() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.old
+}
+
+// movedSince returns ids with those below before that were moved since a mark, the newest first. It reports false if it does not know all of them. The
+// caller holds mu.
+func (p *pages) movedSince(mark uint64, before task.ID, ids []task.ID) ([]task.ID, bool) {
+	if p.moves-mark > maxMoved {
+		return nil, false
+	}
+	known := len(ids)
+	for n := mark; n < p.moves; n++ {
+		if id := p.moved[n%maxMoved]; id.Compare(before) < 0 {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > known {
+		slices.SortFunc(ids, func(a, b task.ID) int { return b.Compare(a) })
+		ids = slices.Compact(ids)
+	}
+	return ids, true
 }
 
 // nextPage has the remembered ids for the next page of a list.
@@ -32,6 +86,7 @@ type nextPage struct {
 	before task.ID
 	at     time.Time
 	ids    []task.ID // collected, below before, the newest first
+	mark   uint64    // of the reader of the page before
 	many   bool      // there are too many to collect
 }
 
@@ -44,7 +99,8 @@ func (p *pages) take(f storage.Filter, before task.ID, now time.Time) (known nex
 			return true
 		}
 		if !ok && n.before == before && n.filter.Key == f.Key && slices.Equal(n.filter.States, f.States) && slices.Equal(n.filter.Types, f.Types) {
-			known, ok = n, true
+			known = n
+			known.ids, ok = p.movedSince(n.mark, before, n.ids)
 			return true
 		}
 		return false

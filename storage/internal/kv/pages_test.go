@@ -83,3 +83,36 @@ func TestAListGoesOnWithoutRowsThatWereDeletedOrHaveChanged(t *testing.T) {
 		t.Errorf("there are %d rows, want %d", len(got), len(want))
 	}
 }
+
+func TestAListHasRowsThatGetATimeBeforeItComesToThem(t *testing.T) {
+	s, db := history(t, 0, 0)
+	var ids []task.ID
+	gen := task.NewIDs([32]byte{1})
+	tx := db.Begin(s)
+	for range 20 {
+		r := &task.Task{ID: gen.Next(moment), Version: 1, State: task.Error, Type: "mail"}
+		if _, err := tx.Insert(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	tx.Committed()
+	slices.Reverse(ids)
+	f := storage.Filter{States: []task.State{task.Error, task.Waiting, task.Submitted}}
+	got, _ := pagesOf(t, s, db, f, 3, 1<<20, func(page int) {
+		tx := db.Begin(s)
+		for i, id := range ids[min(3*page+3, len(ids)):min(3*page+5, len(ids))] {
+			c := task.Change{Ref: task.Ref{ID: id, Version: 1}, To: task.Waiting, At: moment, NextEventAt: moment}
+			if i%2 == 0 {
+				c.To = task.Submitted
+			}
+			if rows, err := tx.Swap(t.Context(), c); err != nil || rows[0] == nil {
+				t.Fatal(rows, err)
+			}
+		}
+		tx.Committed()
+	})
+	if !slices.Equal(got, ids) {
+		t.Errorf("there are %v, want %v", got, ids)
+	}
+}

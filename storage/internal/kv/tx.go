@@ -84,6 +84,7 @@ type state struct {
 
 // Begin starts a transaction over rw. No other one may be in progress.
 func (db *DB) Begin(rw ReadWriter) *Tx {
+	db.pages.begin()
 	s := db.free
 	db.free = nil
 	if s == nil {

@@ -231,6 +231,9 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 	}
 	s.was.of(&old.Task)
 	s.is.of(&now.Task)
+	if s.was.never() && !s.is.never() && (now.State == task.Submitted || untimed(now.State)) {
+		s.db.pages.move(now.ID)
+	}
 	if err := s.moveEntries(); err != nil {
 		return nil, err
 	}
