@@ -49,6 +49,7 @@ func (workflowGraph) schema() document {
 	text, list := document{"type": "string"}, document{"type": "array", "items": document{"type": "string"}}
 	headers := document{"type": "object", "additionalProperties": text}
 	priority := document{"type": "integer", "minimum": 0, "maximum": int(task.LowestPriority)}
+	key := document{"type": []any{"string", "number", "object"}, "minLength": 1} // an object is a reference
 	onFailure := document{"enum": []any{"fail", "continue", "compensate"}}
 	object := func(required []any, fields document) document {
 		o := document{"type": "object", "additionalProperties": false, "properties": fields}
@@ -58,11 +59,11 @@ func (workflowGraph) schema() document {
 		return o
 	}
 	step := object(nil, document{
-		"after": list, "if": text, "skip_with": document{"enum": []any{"any", "all", "none"}}, "type": text, "payload": document{}, "headers": headers, "priority": priority,
+		"after": list, "if": text, "skip_with": document{"enum": []any{"any", "all", "none"}}, "type": text, "payload": document{}, "headers": headers, "priority": priority, "ordering_key": key,
 		"for_each": document{}, "count": document{"type": "integer", "minimum": 1, "maximum": workflow.MaxFanOut},
 		"need":       document{"anyOf": []any{document{"enum": []any{"all", "any"}}, document{"type": "integer", "minimum": 1}}},
 		"on_failure": onFailure,
-		"compensate": object([]any{"type"}, document{"type": text, "payload": document{}, "headers": headers, "priority": priority}),
+		"compensate": object([]any{"type"}, document{"type": text, "payload": document{}, "headers": headers, "priority": priority, "ordering_key": key}),
 		"wait":       object(nil, document{"signal": text, "timeout": text, "for": text}),
 	})
 	return object([]any{"steps"}, document{

@@ -32,8 +32,14 @@ type graph struct {
 
 // values are the values of a step with their references.
 type values struct {
-	payload, each, undo any
-	when                *condition // nil if it has none
+	task, undo taskValues
+	each       any
+	when       *condition // nil if it has none
+}
+
+// taskValues are the values of a task with their references.
+type taskValues struct {
+	payload, key any
 }
 
 // compile checks d.
@@ -150,7 +156,7 @@ func (g *graph) readValues() (err error) {
 				return fmt.Errorf("%s.if: %w", at, err)
 			}
 		}
-		if v.payload, err = g.value(s.Payload, at+".payload", sees); err != nil {
+		if v.task, err = g.taskValues(s.action(), at, sees); err != nil {
 			return err
 		}
 		sees.fans = false
@@ -161,7 +167,7 @@ func (g *graph) readValues() (err error) {
 			own := maps.Clone(g.before[name])
 			own[name] = true
 			sees = scope{before: own, fans: s.fansOut(), all: g.Steps}
-			if v.undo, err = g.value(s.Compensate.Payload, at+".compensate.payload", sees); err != nil {
+			if v.undo, err = g.taskValues(s.Compensate, at+".compensate", sees); err != nil {
 				return err
 			}
 		}
@@ -176,6 +182,26 @@ func (g *graph) readValues() (err error) {
 	}
 	g.output, err = g.value(g.Output, "output", scope{before: all, all: g.Steps})
 	return err
+}
+
+// taskValues reads the values of the task of an action.
+func (g *graph) taskValues(a *Action, at string, sees scope) (v taskValues, err error) {
+	if v.payload, err = g.value(a.Payload, at+".payload", sees); err != nil {
+		return v, err
+	}
+	at += ".ordering_key"
+	if v.key, err = g.value(a.OrderingKey, at, sees); err != nil || len(a.OrderingKey) == 0 {
+		return v, err
+	}
+	if of, isObject := v.key.(map[string]any); isObject {
+		if _, _, isReference := reference(of); isReference {
+			return v, nil
+		}
+	}
+	if _, err := orderingKey(v.key); err != nil {
+		return v, fmt.Errorf("%s: %w", at, err)
+	}
+	return v, nil
 }
 
 // value reads a value and checks its references.
@@ -289,7 +315,7 @@ func (s *Step) check() error {
 	case s.Need > 0 && !s.fansOut():
 		return errors.New("need is for the tasks of count or for_each")
 	}
-	if err := (&Action{s.Type, s.Payload, s.Headers, s.Priority}).check(); err != nil {
+	if err := s.action().check(); err != nil {
 		return err
 	}
 	if s.Compensate != nil {
@@ -303,7 +329,7 @@ func (s *Step) check() error {
 func (s *Step) checkWait() error {
 	w := s.Wait
 	switch {
-	case s.Type != "" || len(s.Payload) > 0 || s.Headers != nil || s.Priority != nil || s.fansOut() || s.Need > 0 || s.Compensate != nil:
+	case s.Type != "" || len(s.Payload) > 0 || s.Headers != nil || s.Priority != nil || len(s.OrderingKey) > 0 || s.fansOut() || s.Need > 0 || s.Compensate != nil:
 		return errors.New("a step with a wait has no task: it has after, if, skip_with, on_failure and the wait only")
 	case (w.Signal == "") == (w.For == 0):
 		return errors.New("wait: it has a signal, or a time as for")
@@ -318,6 +344,7 @@ func (s *Step) checkWait() error {
 const (
 	maxType    = 200 // as of package engine, likewise below
 	maxHeaders = 16 << 10
+	maxKey     = 500
 )
 
 func (a *Action) check() error {

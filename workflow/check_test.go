@@ -37,6 +37,16 @@ func TestMistakesInDefinitionsAreNamedWithTheirPlace(t *testing.T) {
 		{`{"steps": {"a": {"type": "a", "compensate": {}}}}`, "steps.a: compensate: type is missing"},
 		{`{"steps": {"a": {"type": "a", "on_failure": "stop"}}}`, `steps.a: on_failure is "stop", and fail, continue or compensate`},
 		{`{"steps": {"a": {"type": "a", "priority": 10}}}`, "steps.a: priority is 10, of 0 (sooner) to 9 (later)"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": ""}}}`, "steps.a.ordering_key: the value is empty"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": null}}}`, "steps.a.ordering_key: the value is null, and text or a number"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": ["k"]}}}`, "steps.a.ordering_key: the value is a list, and text or a number"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": {"k": 1}}}}`, "steps.a.ordering_key: the value is an object, and text or a number"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": "` + strings.Repeat("k", 501) + `"}}}`, "steps.a.ordering_key: the value has 501 bytes, of 500 allowed"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": {"$item": ""}}}}`, "steps.a.ordering_key: $item is for the payloads and ordering keys of a step with for_each or count"},
+		{`{"steps": {"a": {"type": "a", "ordering_key": {"$result": "a"}}}}`, "steps.a.ordering_key: $result: step a has not ended by then; name it in after"},
+		{`{"steps": {"a": {"type": "a", "compensate": {"type": "b", "ordering_key": ""}}}}`, "steps.a.compensate.ordering_key: the value is empty"},
+		{`{"steps": {"a": {"type": "a", "compensate": {"type": "b", "ordering_key": {"$result": "c"}}}}}`, `steps.a.compensate.ordering_key: $result: there is no step "c"`},
+		{`{"steps": {"a": {"wait": {"for": "1h"}, "ordering_key": "k"}}}`, "steps.a: a step with a wait has no task"},
 		{`{"steps": {"a": {"type": "a", "count": 10001}}}`, "steps.a: count is 10001, of 1 to 10000"},
 		{`{"steps": {"a": {"type": "a", "count": 2, "for_each": [1]}}}`, "steps.a: count and for_each exclude each other"},
 		{`{"steps": {"a": {"type": "a", "count": 2, "need": 3}}}`, "steps.a: need is 3, and there are not so many tasks"},
@@ -52,8 +62,8 @@ func TestMistakesInDefinitionsAreNamedWithTheirPlace(t *testing.T) {
 		{`{"steps": {"b": {"type": "b", "payload": {"$reslt": "a"}}}}`, `steps.b.payload: there is no reference "$reslt"`},
 		{`{"steps": {"b": {"type": "b", "payload": {"$input": 1}}}}`, "steps.b.payload: $input has text"},
 		{`{"steps": {"b": {"type": "b", "payload": {"$input": "", "x": 1}}}}`, "steps.b.payload: $input has other names beside it"},
-		{`{"steps": {"b": {"type": "b", "payload": {"$item": ""}}}}`, "steps.b.payload: $item is for the payloads of a step with for_each or count"},
-		{`{"steps": {"b": {"type": "b", "for_each": {"$item": ""}}}}`, "steps.b.for_each: $item is for the payloads"},
+		{`{"steps": {"b": {"type": "b", "payload": {"$item": ""}}}}`, "steps.b.payload: $item is for the payloads and ordering keys of a step with for_each or count"},
+		{`{"steps": {"b": {"type": "b", "for_each": {"$item": ""}}}}`, "steps.b.for_each: $item is for the payloads and ordering keys"},
 		{`{"steps": {"a": {"wait": {"for": "1d"}}, "b": {"type": "b", "after": ["a"], "payload": {"$task": "a"}}}}`, "steps.b.payload: $task: step a is a wait and has no task"},
 		{`{"steps": {"b": {"type": "b"}}, "output": {"$task": "b.x"}}`, `output: $task has the name of a step and no more, and is "b.x"`},
 		{`{"steps": {"b": {"type": "b"}}, "output": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "has more than 100 values within each other"},
@@ -84,7 +94,7 @@ func TestTheInputOfAWorkflowIsJSON(t *testing.T) {
 }
 
 func TestAWorkflowKeepsWhatItsDefinitionSays(t *testing.T) {
-	const text = `{"name":"order","steps":{"a":{"type":"a","for_each":{"$input":"list"},"need":3},"b":{"after":["a"],"wait":{"signal":"paid","timeout":"48h0m0s"}}},"on_failure":"compensate","output":{"$result":"a"}}`
+	const text = `{"name":"order","steps":{"a":{"type":"a","ordering_key":{"$item":"account"},"for_each":{"$input":"list"},"need":3,"compensate":{"type":"b","ordering_key":"k"}},"b":{"after":["a"],"wait":{"signal":"paid","timeout":"48h0m0s"}}},"on_failure":"compensate","output":{"$result":"a"}}`
 	d, err := workflow.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +107,7 @@ func TestAWorkflowKeepsWhatItsDefinitionSays(t *testing.T) {
 
 // FuzzParse checks that what can be read can be written and read again.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"steps": {"a": {"type": "a", "count": 2, "need": "any", "payload": {"$index": ""}}, "b": {"after": ["a"], "wait": {"for": "2d"}}}}`))
+	f.Add([]byte(`{"steps": {"a": {"type": "a", "count": 2, "need": "any", "payload": {"$index": ""}, "ordering_key": {"$index": ""}}, "b": {"after": ["a"], "wait": {"for": "2d"}}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := workflow.Parse(data)
 		if err != nil {

@@ -54,6 +54,9 @@ type Step struct {
 	Headers  map[string]string `json:"headers,omitempty"`  // of its tasks
 	Priority *uint8            `json:"priority,omitempty"` // of its tasks; nil for that of the type
 
+	// OrderingKey is that of its tasks: text or a number, or a reference to one. Empty is none.
+	OrderingKey json.RawMessage `json:"ordering_key,omitempty"`
+
 	// A step has one task, or Count tasks, or one for each value of the list ForEach, which may be a reference to a list.
 	ForEach json.RawMessage `json:"for_each,omitempty"`
 	Count   int             `json:"count,omitempty"`
@@ -67,10 +70,16 @@ type Step struct {
 
 // Action describes the task that undoes a task of a step. Within it, the name of the step refers to that task.
 type Action struct {
-	Type     string            `json:"type"`
-	Payload  json.RawMessage   `json:"payload,omitempty"`
-	Headers  map[string]string `json:"headers,omitempty"`
-	Priority *uint8            `json:"priority,omitempty"`
+	Type        string            `json:"type"`
+	Payload     json.RawMessage   `json:"payload,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Priority    *uint8            `json:"priority,omitempty"`
+	OrderingKey json.RawMessage   `json:"ordering_key,omitempty"` // as of [Step]
+}
+
+// action returns the description of the tasks of s.
+func (s *Step) action() *Action {
+	return &Action{s.Type, s.Payload, s.Headers, s.Priority, s.OrderingKey}
 }
 
 // Wait is a wait for a signal, or for a time.

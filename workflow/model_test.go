@@ -302,6 +302,9 @@ func randomDefinition(r *rand.Rand, modes ...workflow.OnFailure) (*workflow.Defi
 		}
 		s.Payload, _ = json.Marshal(payload)
 		if r.IntN(2) == 0 {
+			s.OrderingKey, _ = json.Marshal(ref("$input", "a"))
+		}
+		if r.IntN(2) == 0 {
 			undo, _ := json.Marshal(map[string]any{"of": ref("$result", name), "task": ref("$task", name)})
 			s.Compensate = &workflow.Action{Type: "undo", Payload: undo}
 		}
@@ -431,6 +434,9 @@ func (w *world) checkPayload(name string, index int, c *child, s *workflow.Step)
 	}
 	if s.Count > 0 && string(got["index"]) != fmt.Sprint(index) || len(s.ForEach) > 0 && string(got["item"]) != "7" {
 		w.t.Errorf("task %d of step %s has the payload %s", index, name, c.request.Payload)
+	}
+	if want := strings.Repeat("12345678901234567890", min(len(s.OrderingKey), 1)); c.request.OrderingKey != want {
+		w.t.Errorf("task %d of step %s has the ordering key %q, want %q", index, name, c.request.OrderingKey, want)
 	}
 	for _, other := range s.After {
 		var state struct{ State string }

@@ -272,7 +272,7 @@ func (r *run) requests(name string) ([]task.Request, error) {
 	}
 	all, size := make([]task.Request, len(items)), 0
 	for i, item := range items {
-		one, err := r.request(&Action{def.Type, def.Payload, def.Headers, def.Priority}, v.payload, r.find(name, item, i))
+		one, err := r.request(def.action(), v.task, r.find(name, item, i))
 		if err != nil {
 			return nil, err
 		}
@@ -285,12 +285,21 @@ func (r *run) requests(name string) ([]task.Request, error) {
 }
 
 // request returns the task of an action.
-func (r *run) request(a *Action, payload any, find lookup) (task.Request, error) {
+func (r *run) request(a *Action, values taskValues, find lookup) (task.Request, error) {
 	one := task.Request{Type: a.Type, Headers: a.Headers, Priority: a.Priority}
+	if len(a.OrderingKey) > 0 {
+		v, err := resolve(values.key, find)
+		if err == nil {
+			one.OrderingKey, err = orderingKey(v)
+		}
+		if err != nil {
+			return one, fmt.Errorf("ordering_key: %w", err)
+		}
+	}
 	if len(a.Payload) == 0 {
 		return one, nil
 	}
-	v, err := resolve(payload, find)
+	v, err := resolve(values.payload, find)
 	if err != nil {
 		return one, fmt.Errorf("payload: %w", err)
 	}

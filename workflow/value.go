@@ -106,7 +106,7 @@ func checkReference(v map[string]any, kind string, arg any, sees scope, reads ma
 		return nil
 	case refItem, refIndex:
 		if !sees.fans {
-			return fmt.Errorf("%s is for the payloads of a step with for_each or count", kind)
+			return fmt.Errorf("%s is for the payloads and ordering keys of a step with for_each or count", kind)
 		}
 		if kind == refIndex && text != "" {
 			return fmt.Errorf(`$index is %.40q, and may be ""`, text)
@@ -226,6 +226,34 @@ func partOf(v any, path string) (any, error) {
 		}
 	}
 	return v, nil
+}
+
+// orderingKey returns the ordering key that is a value.
+func orderingKey(v any) (string, error) {
+	text := ""
+	switch v := v.(type) {
+	case string:
+		text = v
+	case json.Number:
+		text = v.String()
+	case int: // of $index
+		text = strconv.Itoa(v)
+	case map[string]any:
+		return "", errors.New("the value is an object, and text or a number")
+	case []any:
+		return "", errors.New("the value is a list, and text or a number")
+	case nil:
+		return "", errors.New("the value is null, and text or a number")
+	default:
+		return "", fmt.Errorf("the value is %v, and text or a number", v)
+	}
+	switch {
+	case text == "":
+		return "", errors.New("the value is empty")
+	case len(text) > maxKey:
+		return "", fmt.Errorf("the value has %d bytes, of %d allowed", len(text), maxKey)
+	}
+	return text, nil
 }
 
 var errBinary = errors.New("it is neither JSON nor text: refer to its task by $task, and read the result there")

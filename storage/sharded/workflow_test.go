@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/taskengine/taskengine/workflow/runner"
 )
 
-// graph has two steps with trees in both databases, a branch, a join, and a step that fails if the input says so.
+// graph has two steps with trees in both databases, a branch, a join, and a step that fails if the input says so. The tasks of one step, and
+// those that undo them, have ordering keys.
 const graph = `{"on_failure": "compensate", "steps": {
-	"first": {"type": "tree", "count": 2, "payload": 1, "compensate": {"type": "undo", "payload": {"$task": "first"}}},
+	"first": {"type": "tree", "count": 2, "payload": 1, "ordering_key": {"$index": ""}, "compensate": {"type": "undo", "payload": {"$task": "first"}, "ordering_key": {"$task": "first"}}},
 	"left":  {"after": ["first"], "if": "$input.left", "type": "tree", "payload": 1, "compensate": {"type": "undo", "payload": {"$task": "left"}}},
 	"right": {"after": ["first"], "if": "not $input.left", "type": "tree", "payload": 1, "compensate": {"type": "undo", "payload": {"$task": "right"}}},
 	"last":  {"after": ["left", "right"], "skip_with": "all", "type": "last", "payload": {"$input": "fails"}}
@@ -126,9 +128,13 @@ func (l *letters) checkWorkflow(id task.ID, left, fails bool) {
 		if s.Definition.Type != "tree" {
 			continue
 		}
-		for _, child := range s.Tasks {
-			if got, err := l.Get(l.Context(), child); err != nil || got.State != task.Done || string(got.Result) != "tree" {
-				l.Errorf("a tree of step %s of workflow %v is %v, %v", s.Name, id, got, err)
+		for i, child := range s.Tasks {
+			key := ""
+			if s.Name == "first" {
+				key = strconv.Itoa(i)
+			}
+			if got, err := l.Get(l.Context(), child); err != nil || got.State != task.Done || string(got.Result) != "tree" || got.OrderingKey != key {
+				l.Errorf("a tree of step %s of workflow %v is %v, %v, and has the ordering key %q, want %q", s.Name, id, got, err, got.OrderingKey, key)
 			}
 		}
 	}
