@@ -200,6 +200,15 @@ func (s *state) headOf(key string) (*row, error) {
 	return s.row(id)
 }
 
+// headID is [View.headID]. It remembers the answer, because a batch may add many rows of one key.
+func (s *state) headID(key string) (task.ID, error) {
+	id, err := s.View.headID(key)
+	if err == nil {
+		s.heads[key] = id
+	}
+	return id, err
+}
+
 // headID returns the ID of the head of a key; zero if there is none.
 func (v *View) headID(key string) (task.ID, error) {
 	if id, touched := v.heads[key]; touched {

@@ -78,9 +78,15 @@ func (c *recent) put(id task.ID, r *row) (old *row, kept bool) {
 	}
 	switch {
 	case r == nil:
-		delete(c.rows, id)
-		for i := range c.known {
-			delete(c.known[i].ids, id)
+		if before.row != nil {
+			delete(c.rows, id)
+		}
+		for i := range c.known { // of the generations that know the row, the youngest: what the others know costs a read at most
+			ids := c.known[i].ids
+			if _, isKnown := ids[id]; isKnown {
+				delete(ids, id)
+				break
+			}
 		}
 		return before.row, false
 	case before.row == nil || before.turn != c.turn:

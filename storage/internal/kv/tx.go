@@ -65,7 +65,7 @@ type state struct {
 	order   []task.ID            // the keys of rows, in the order of their first use
 	keys    map[string]task.ID   // unique keys it wrote; zero for one it deleted
 	ordered map[string][]task.ID // rows it wrote, by their ordering keys; a row may be there more than once
-	heads   map[string]task.ID   // the heads that it wrote, by ordering key; zero for none
+	heads   map[string]task.ID   // the heads that it wrote or read, by ordering key; zero for none
 	placed  map[string]task.ID   // the entries of heads that place has made, until Promote
 	lent    map[string]*loans    // of ordering keys; they are written at the end of each verb
 	failed  map[string]*failures // by the keys of counters; likewise
