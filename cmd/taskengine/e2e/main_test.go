@@ -363,6 +363,12 @@ func servePlugin() {
 	handlers := handler.Handlers{"shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
 		return bytes.ToUpper(t.Payload), nil
 	})}
+	if os.Getenv("BANK") != "" {
+		handlers["refused"] = handler.Func(func(context.Context, *task.Task) ([]byte, error) {
+			return nil, task.Permanent(errors.New("the bank answered 503"))
+		})
+		handlers["pending"] = handlers["refused"]
+	}
 	if os.Getenv("FLOW") != "" {
 		handlers["flow"] = flowHandler()
 	}
