@@ -19,10 +19,8 @@ type State struct {
 	Begun  time.Time `json:"begun,omitzero"`
 	AtEnd  bool      `json:"at_end,omitempty"` // there are no tasks below the cursor
 
-	Plan   Plan      `json:"plan,omitempty"`    // to be changed now
-	PlanAt time.Time `json:"plan_at,omitzero"`  // the UpdatedAt that these tasks get by that
-	Part   uint64    `json:"part,omitempty"`    // how many plans there were
-	Retry  int       `json:"retried,omitempty"` // how many tasks at the head of the plan were in the one before, and have changed meanwhile
+	Plan   Plan      `json:"plan,omitempty"`   // to be changed now
+	PlanAt time.Time `json:"plan_at,omitzero"` // the UpdatedAt that these tasks get by that
 
 	Changed int64 `json:"changed"`           // tasks that the job has changed
 	Skipped int64 `json:"skipped"`           // that were gone or did not match any more when the job came to them

@@ -53,7 +53,9 @@ func (n *node) open() {
 		return nil, answer(t)
 	})
 	p := policy.DefaultType()
-	set := policy.Set{Types: map[string]policy.Type{"pay": p, "mail": p, bulk.Type: jobs.TypePolicy()}}
+	own := jobs.TypePolicy()
+	own.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{5 * time.Millisecond}}
+	set := policy.Set{Types: map[string]policy.Type{"pay": p, "mail": p, bulk.Type: own}}
 	c := engine.Config{Store: n.store, Policies: set, Handlers: map[string]task.Handler{"pay": work, "mail": work, bulk.Type: jobs.Handler(jobs.Config{})}}
 	c.Coordinator.Clock = n.clock
 	var err error

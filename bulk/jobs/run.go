@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/bulk"
@@ -55,7 +56,7 @@ func newRun(c Config, e *engine.Engine, t *task.Task) (*run, error) {
 	if r.action, err = ActionOf(&j); err != nil {
 		return nil, err
 	}
-	r.below, r.more, r.resumed = r.state.Cursor, !r.state.AtEnd, len(r.state.Plan) > 0
+	r.below, r.more = r.state.Cursor, !r.state.AtEnd
 	return r, nil
 }
 
@@ -64,7 +65,7 @@ func (r *run) do(ctx context.Context) error {
 	if r.state.Begun.IsZero() {
 		r.state.Begun = task.Stamp(r.engine.Now())
 	}
-	if r.resumed {
+	if len(r.state.Plan) > 0 {
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
@@ -113,17 +114,19 @@ func (r *run) save(ctx context.Context) error {
 // settle looks at the plan of an earlier run that has not come to its end. It counts the tasks that have changed since, and keeps the
 // others. These are not tried again if they change: that may be the work of the earlier run, which may still have changes under way.
 func (r *run) settle(ctx context.Context) error {
-	r.was = r.state.PlanAt
+	r.was, r.resumed = r.state.PlanAt, true
 	var left bulk.Plan
 	for _, ref := range r.state.Plan {
 		t, err := r.get(ctx, ref.ID)
 		switch {
 		case err != nil:
 			return err
-		case t == nil || t.Version != ref.Version:
-			r.countChanged(t, ref)
-		default:
+		case t != nil && t.Version == ref.Version:
 			left = append(left, ref)
+		default:
+			if next := r.decide(ctx, t, ref); next != nil {
+				left = append(left, *next)
+			}
 		}
 	}
 	r.state.Plan, r.resumed = left, len(left) > 0
@@ -142,18 +145,21 @@ func (r *run) get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return t, nil
 }
 
-// isOwn reports whether the newest change of a task is that of the plan.
+// isOwn reports whether the plan has changed a task: by its newest change, or by the history, which has each change of values.
 func (r *run) isOwn(t *task.Task, ref task.Ref) bool {
-	return t != nil && t.Version == ref.Version+1 && (t.UpdatedAt.Equal(r.state.PlanAt) || t.UpdatedAt.Equal(r.was))
+	isPlan := func(at time.Time) bool { return at.Equal(r.state.PlanAt) || at.Equal(r.was) }
+	switch {
+	case t == nil:
+		return false
+	case t.Version == ref.Version+1:
+		return isPlan(t.UpdatedAt)
+	}
+	return r.job.Verb == bulk.Set && slices.ContainsFunc(t.History, func(a task.Attempt) bool { return a.Outcome == task.Edited && isPlan(a.EndedAt) })
 }
 
-// countChanged counts a task of the plan of an earlier run that is no longer at its version.
-func (r *run) countChanged(t *task.Task, ref task.Ref) {
-	if r.isOwn(t, ref) || t == nil && r.job.Verb == bulk.Delete {
-		r.state.Changed++
-		return
-	}
-	r.state.Unclear++
+// isKnown reports whether the history of a task says which plans have changed it.
+func (r *run) isKnown(t *task.Task) bool {
+	return r.job.Verb == bulk.Set && t != nil && len(t.History) < task.MaxHistory
 }
 
 // size returns how many tasks a plan may have, and how many are looked for at once.
@@ -254,20 +260,29 @@ func (r *run) refuse(ctx context.Context, id task.ID, reason error) {
 	task.Logger(ctx).Warn("a task was refused", "task_id", id, "reason", reason.Error())
 }
 
-// changed decides about a task that has left the version of the plan. It returns it as it is to be tried again, or counts it.
+// changed decides about a task that has left the version of the plan.
 func (r *run) changed(ctx context.Context, ref task.Ref) (again *task.Ref, err error) {
 	t, err := r.get(ctx, ref.ID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case r.resumed || r.isOwn(t, ref):
-		r.countChanged(t, ref)
+	}
+	return r.decide(ctx, t, ref), nil
+}
+
+// decide counts a task that has left the version of the plan, or returns it as it is to be tried again. A task of the plan of an earlier
+// run is tried again only if that has not changed it for sure: it cannot do so any more.
+func (r *run) decide(ctx context.Context, t *task.Task, ref task.Ref) (again *task.Ref) {
+	switch {
+	case r.isOwn(t, ref), r.resumed && t == nil && r.job.Verb == bulk.Delete:
+		r.state.Changed++
+	case r.resumed && !r.isKnown(t):
+		r.state.Unclear++
 	case t == nil || !r.where.Selects(t):
 		r.state.Skipped++
 	case r.tries[ref.ID]+1 >= maxTries:
 		r.refuse(ctx, ref.ID, fmt.Errorf("%w, %d times in a row", engine.ErrStale, maxTries))
 	default:
-		return new(t.Ref()), nil
+		return new(t.Ref())
 	}
-	return nil, nil
+	return nil
 }
