@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/storage"
@@ -23,7 +24,7 @@ type Found struct {
 // Search returns at most limit tasks that f selects, the newest first. They are older than the task before; if before is
 // zero, Search begins with the newest task. A page may be short, or empty, before the end.
 //
-// If f names one id, only that row is read. If it names only states of tasks that have not ended, rows of other states are
+// If f names ids, only these rows are read. If it names only states of tasks that have not ended, rows of other states are
 // not read by stores that keep tasks on disk, see [storage.Inspector]. Each row that f selects by its other terms is read
 // whole if f has a term of the payload or the result; rows that cannot be decoded are not found by such a term.
 func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, limit int) (Found, error) {
@@ -35,8 +36,8 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	switch {
 	case !ok || limit < 1:
 		return Found{}, nil
-	case !bounds.ID.IsZero():
-		return e.searchID(ctx, f, bounds.ID, before)
+	case bounds.IDs != nil:
+		return e.searchIDs(ctx, f, bounds.IDs, before, limit)
 	}
 	q := queryOf(f, bounds)
 	q.Before, q.Limit = before, limit
@@ -52,23 +53,32 @@ func queryOf(f filter.Filter, b filter.Bounds) storage.ListQuery {
 	return storage.ListQuery{Filter: storage.Filter{States: b.States, Types: b.Types, Key: b.Key}, Kinds: b.Kinds, Scan: listScan, Where: f.Rows().Selects}
 }
 
-// searchID searches by an id.
-func (e *Engine) searchID(ctx context.Context, f filter.Filter, id, before task.ID) (Found, error) {
-	if !before.IsZero() && id.Compare(before) >= 0 {
-		return Found{}, nil
+// searchIDs searches by ids, the newest first.
+func (e *Engine) searchIDs(ctx context.Context, f filter.Filter, ids []task.ID, before task.ID, limit int) (found Found, err error) {
+	if !before.IsZero() {
+		ids = slices.DeleteFunc(ids, func(id task.ID) bool { return id.Compare(before) >= 0 })
 	}
-	t, err := e.Get(ctx, id)
-	switch {
-	case errors.Is(err, task.ErrNotFound):
-		return Found{}, nil
-	case err != nil && !errors.Is(err, ErrUnreadable):
+	if len(ids) > limit {
+		ids = ids[:limit]
+		found.Next = ids[limit-1]
+	}
+	all, err := e.GetAll(ctx, ids...)
+	if err != nil {
 		return Found{}, err
-	case !f.Selects(t):
-		return Found{Read: 1, Index: storage.IndexID}, nil
 	}
-	t.Payload, t.Result, t.Children, t.Signals = nil, nil, nil, t.Signals.Listed()
-	t.Notes = task.NewNotes(t.Progress(), nil)
-	return Found{Tasks: []*task.Task{t}, Read: 1, Index: storage.IndexID}, nil
+	for _, t := range all {
+		if t == nil {
+			continue
+		}
+		found.Read, found.Index = found.Read+1, storage.IndexID
+		if !f.Selects(t) {
+			continue
+		}
+		t.Payload, t.Result, t.Children, t.Signals = nil, nil, nil, t.Signals.Listed()
+		t.Notes = task.NewNotes(t.Progress(), nil)
+		found.Tasks = append(found.Tasks, t)
+	}
+	return found, nil
 }
 
 // searchWhole reads the rows of q with payload and result, and returns the rows that f selects.

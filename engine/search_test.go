@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +121,38 @@ func TestTasksAreCountedByAFilter(t *testing.T) {
 					t.Errorf("%s: got %+v, not %d %v", text, got, n, state)
 				}
 			}
+		}
+	})
+}
+
+func TestTasksAreFoundByTheirIDs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := startWith(t, one("mail", func(*policy.Type) {}), handle("mail", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }), func(*engine.Config) {})
+		var ids []task.ID
+		for range 6 {
+			ids = append(ids, n.submit(engine.Request{Type: "mail", Payload: []byte(`{"a": 1}`)}))
+		}
+		synctest.Wait()
+		gone := task.ID{1}
+		text := "state=done payload.a=1 id=" + strings.Join([]string{ids[1].String(), gone.String(), ids[4].String(), ids[2].String()}, ",")
+		f, err := filter.Parse(text, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []task.ID
+		read := 0
+		for before, pages := (task.ID{}), 0; pages == 0 || !before.IsZero(); pages++ {
+			page, err := n.Search(t.Context(), f, before, 2)
+			if err != nil || page.Index != storage.IndexID && len(page.Tasks) > 0 {
+				t.Fatalf("found %+v, %v", page, err)
+			}
+			for _, one := range page.Tasks {
+				found = append(found, one.ID)
+			}
+			before, read = page.Next, read+page.Read
+		}
+		if !slices.Equal(found, []task.ID{ids[4], ids[2], ids[1]}) || read != 3 {
+			t.Errorf("found %v of %v, and read %d", found, ids, read)
 		}
 	})
 }

@@ -109,7 +109,7 @@ type Bounds struct {
 	States []task.State // nil for all
 	Types  []string     // nil for all
 	Key    string       // "" for any
-	ID     task.ID      // zero for any
+	IDs    []task.ID    // the greatest first; nil for any
 
 	// Kinds are the kinds of the newest error, if all tasks are in the state [task.Error]; nil for all.
 	Kinds []task.KindRange
@@ -162,22 +162,30 @@ func (t term) bound(b *Bounds) bool {
 	case t.op != "=":
 	case t.field.name == "type":
 		return t.boundTypes(b)
-	case len(t.values) > 1 || t.values[0].text == "":
-	case t.field.name == "key" && t.values[0].parts == nil:
-		return narrow(&b.Key, t.values[0].text)
-	case t.field.name == "id" && !t.values[0].id.IsZero():
-		return narrow(&b.ID, t.values[0].id)
+	case t.field.name == "id":
+		return t.boundIDs(b)
+	case t.field.name == "key" && len(t.values) == 1 && t.values[0].text != "" && t.values[0].parts == nil:
+		if b.Key == "" {
+			b.Key = t.values[0].text
+		}
+		return b.Key == t.values[0].text
 	}
 	return true
 }
 
-// narrow makes v the bound, if there is no other one.
-func narrow[T comparable](bound *T, v T) bool {
-	var zero T
-	if *bound == zero {
-		*bound = v
+func (t term) boundIDs(b *Bounds) bool {
+	var ids []task.ID
+	for _, v := range t.values {
+		if v.id.IsZero() {
+			return true
+		}
+		if b.IDs == nil || slices.Contains(b.IDs, v.id) {
+			ids = append(ids, v.id)
+		}
 	}
-	return *bound == v
+	slices.SortFunc(ids, func(a, b task.ID) int { return b.Compare(a) })
+	b.IDs = slices.Compact(ids)
+	return len(ids) > 0
 }
 
 func (t term) boundStates(b *Bounds) bool {

@@ -3,6 +3,7 @@ package filter_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,11 +239,12 @@ func parse(t interface{ Fatalf(string, ...any) }, text string) filter.Filter {
 func within(b filter.Bounds, row *task.Task) bool {
 	has := func(is bool, in bool) bool { return !is || in }
 	return has(b.States != nil, strings.Contains(fmt.Sprint(b.States), row.State.String())) && has(b.Types != nil, strings.Contains(fmt.Sprint(b.Types), row.Type)) &&
-		has(b.Key != "", b.Key == row.Key) && has(!b.ID.IsZero(), b.ID == row.ID)
+		has(b.Key != "", b.Key == row.Key) && has(b.IDs != nil, slices.Contains(b.IDs, row.ID))
 }
 
 func TestBoundsAreAsNarrowAsTermsSay(t *testing.T) {
 	t.Parallel()
+	const first, second, third = "01900000-0000-7000-8000-000000000001", "01900000-0000-7000-8000-000000000002", "01900000-0000-7000-8000-000000000003"
 	for text, want := range map[string]string{
 		"state=error,waiting state!=waiting": "[error] []",
 		"type=a,b type=b,c":                  "[] [b]",
@@ -253,7 +255,11 @@ func TestBoundsAreAsNarrowAsTermsSay(t *testing.T) {
 			t.Errorf("%s: got %s, %v, not %s", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"state=error state=waiting", "type=a type=b", "key=a key=b"} {
+	b, ok := parse(t, "id="+third+","+first+","+third+","+second+" id="+first+","+third).Bounds()
+	if got := fmt.Sprint(b.IDs); !ok || got != fmt.Sprint([]string{third, first}) {
+		t.Errorf("several ids have the bounds %s, %v", got, ok)
+	}
+	for _, text := range []string{"state=error state=waiting", "type=a type=b", "key=a key=b", "id=" + first + " id=" + second + "," + third} {
 		if b, ok := parse(t, text).Bounds(); ok {
 			t.Errorf("%s selects nothing, and has the bounds %+v", text, b)
 		}
