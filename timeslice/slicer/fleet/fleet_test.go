@@ -17,6 +17,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/timeslice"
 )
 
@@ -47,6 +48,21 @@ func TestAFleetFetchesEachInstantOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The witness takes no attempt for a failed one that was interrupted: it does not count, and one that is lost with its node meanwhile does.
+func TestAnInterruptedAttemptIsNotTakenForAFailedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1)
+		defer f.close()
+		n, end := f.nodes[0], time.Now().Add(-time.Hour)
+		w := timeslice.Work{Source: "orders", Platform: f.all()[0].name, From: end.Add(-time.Minute), Start: end.Add(-time.Minute), End: end}
+		one := &task.Task{ID: task.ID{1}}
+		for one.Attempt = 1; one.Attempt <= 2; one.Attempt++ {
+			slice, s, _, _ := f.begin(n, one, w)
+			f.ended(n, s, slice, w, context.Canceled)
+		}
+	})
 }
 
 // fleet has all participants.

@@ -185,8 +185,8 @@ func (f *fleet) ended(n *node, s *shop, one *slice, w timeslice.Work, err error)
 	if n.isDead.Load() {
 		return
 	}
-	v := task.VerdictOf(nil, err)
-	one.last.end, one.last.isGood, one.last.has = now, err == nil, err != nil && v.Class != slicer.SplitClass
+	one.last.end, one.last.isGood = now, err == nil
+	one.last.has = err != nil && !errors.Is(err, context.Canceled) && task.VerdictOf(nil, err).Class != slicer.SplitClass
 	if err != nil {
 		s.tell("%v to %v, attempt %d on %s: %v", w.Start.Format(stamp), w.End.Format(stamp), one.last.number, n.name, err)
 		return
