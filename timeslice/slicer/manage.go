@@ -242,6 +242,9 @@ func statusOf(t *task.Task) (*Status, error) {
 		return nil, err
 	}
 	one := &Status{Platform: p, State: state, Task: t.ID, Problem: state.Problem}
+	if _, failed := state.Running(); failed >= timeslice.MaxFailed && one.Problem == "" {
+		one.Problem = fmt.Sprintf("%d slices have failed, and no more are made before some of them are retried or given up: taskengine source retry %s", failed, p)
+	}
 	if t.State.Live() && t.NextEventAt.Before(never) {
 		one.Next = t.NextEventAt
 	}

@@ -109,3 +109,31 @@ func TestThreadsThatCannotBeAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// A platform makes no more slices after very many failed ones, and its status says so.
+func TestAPlatformWithVeryManyFailedSlicesHasAProblem(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		values := map[string]string{"interval": "1s", "breaker": "0", "retries": "0", "max_open": "500", "start": time.Now().Add(-time.Hour).Format(time.RFC3339)}
+		n := start(t, definition(t, values, "a"), func(timeslice.Work, *task.Task) error {
+			if isDown.Load() {
+				return errors.New("the platform is down")
+			}
+			return nil
+		})
+		time.Sleep(10 * time.Minute)
+		s := n.get("a")
+		if _, failed := s.State.Running(); failed < timeslice.MaxFailed || failed > timeslice.MaxFailed+timeslice.MostOpen || !strings.Contains(s.Problem, "slices have failed, and no more are made") {
+			t.Errorf("%d slices have failed, and the problem is %q", failed, s.Problem)
+		}
+		isDown.Store(false)
+		if err := n.sources.Retry(t.Context(), n.Engine, a, timeslice.Range{}, slicer.By{Who: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if s = n.get("a"); s.Problem != "" || time.Since(s.State.Low()) > 5*time.Second {
+			t.Errorf("the low-water mark is %v, and the problem is %q", s.State.Low(), s.Problem)
+		}
+	})
+}
