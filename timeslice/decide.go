@@ -345,8 +345,10 @@ func (r *Run) failedFrom(used *Settings) time.Time {
 // due returns when the next slice is due.
 func (r *Run) due(used *Settings) time.Time { return r.State.Cursor.Add(used.Interval + r.delay(used)) }
 
-// delay returns how long after its end a slice of the platform is due.
-func (r *Run) delay(used *Settings) time.Duration { return used.Lag + r.Platform.Delay(used.Spread) }
+// delay returns how long after its end a slice of the platform is due, in whole microseconds: the engine runs nothing in between.
+func (r *Run) delay(used *Settings) time.Duration {
+	return (used.Lag + r.Platform.Delay(used.Spread) + time.Microsecond - 1).Truncate(time.Microsecond)
+}
 
 // rearm says when the cursor runs again.
 func (r *Run) rearm(used *Settings) {
@@ -368,15 +370,19 @@ func (r *Run) rearm(used *Settings) {
 		s.Pace = min(mostPace, 2*s.Pace)
 	}
 	hasRetry := slices.ContainsFunc(s.Open, func(one Slice) bool { return one.Retry })
-	switch makes := r.makes(used); {
-	case isFull && (makes || hasRetry):
+	if isFull && hasRetry {
 		at(r.now.Add(s.Pace))
-	case makes:
-		at(r.due(used))
+	}
+	if r.makes(used) {
+		next := r.due(used)
+		if isFull {
+			next = later(next, r.now.Add(s.Pace))
+		}
+		at(next)
 	}
 	if s.Stopped != nil && s.Paused == nil {
 		at(later(s.Stopped.Next, r.now.Add(mostPace)))
-		if r.running > 0 {
+		if r.probes(used) {
 			at(r.now.Add(mostPace))
 		}
 	}

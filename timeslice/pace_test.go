@@ -50,3 +50,42 @@ func TestSlicesOfAPlatformThatIsFarBehindAreSoonLong(t *testing.T) {
 		}
 	}
 }
+
+// A platform with room for no more slices looks for the end of one when it needs the room: when the next slice is due.
+func TestACursorWithoutRoomRestsUntilItsNextSliceIsDue(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m", "max_open": "1"})
+	runs := 0
+	l.until(epoch.Add(time.Hour), func() {
+		runs++
+		for _, one := range l.state.Open {
+			if l.now.Sub(one.End) >= 30*time.Second {
+				l.fate[one.ID(l.platform.Cursor())] = timeslice.Status{State: timeslice.Done}
+			}
+		}
+	})
+	if l.tiles(); len(l.made) != 60 || runs > 130 {
+		t.Errorf("%d slices were made, and the cursor has looked %d times", len(l.made), runs)
+	}
+}
+
+// Slices that wait behind a failed one cannot end before that is tried again.
+func TestACursorRestsWhileAFailedSliceHoldsUpThoseBehindIt(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m", "order": "in_order", "probe": "1h", "start": epoch.Add(-10 * time.Minute).Format(time.RFC3339)})
+	runs := 0
+	l.until(epoch.Add(time.Hour-time.Second), func() {
+		runs++
+		if len(l.made) > 0 {
+			l.fate[l.made[0].ID(l.platform.Cursor())] = timeslice.Status{State: timeslice.Failed}
+		}
+	})
+	if len(l.made) != 10 || l.state.Stopped == nil || runs > 70 {
+		t.Errorf("%d slices were made, and the cursor has looked %d times: %+v", len(l.made), runs, l.state.Stopped)
+	}
+	l.until(epoch.Add(65*time.Minute), func() { // the probe is done, and what was behind it, and it catches up
+		runs++
+		l.end(timeslice.Done)()
+	})
+	if l.tiles(); l.state.Stopped != nil || l.now.Sub(l.state.Low()) > 2*time.Minute {
+		t.Errorf("the low-water mark is %v at %v: %+v", l.state.Low(), l.now, l.state)
+	}
+}

@@ -65,6 +65,14 @@ func DefaultSettings() Settings {
 	return Settings{Retries: 5, RetryInterval: 10 * time.Second, MaxOpen: 64, Breaker: 5, Probe: time.Minute, LeastPart: time.Second}
 }
 
+// defaultsBeside returns the settings of a platform for which only interval is set, without the spread: see [Layers.Settings].
+func defaultsBeside(interval time.Duration) Settings {
+	s := DefaultSettings()
+	s.Interval, s.CatchUp = interval, interval
+	s.LeastPart = min(s.LeastPart, (interval / 10).Truncate(time.Millisecond)) // a slice of any interval can be split
+	return s
+}
+
 // Sequence says whether slices of a platform may run at the same time.
 type Sequence uint8
 
@@ -148,11 +156,12 @@ func (v Values) Settings() (Settings, error) {
 	if v.Order != nil {
 		s.Order = *v.Order
 	}
+	beside := defaultsBeside(s.Interval)
 	if v.CatchUp == nil {
-		s.CatchUp = s.Interval
+		s.CatchUp = beside.CatchUp
 	}
 	if v.LeastPart == nil {
-		s.LeastPart = min(s.LeastPart, s.Interval/10) // a slice of any interval can be split
+		s.LeastPart = beside.LeastPart
 	}
 	return s, s.check()
 }
@@ -340,8 +349,8 @@ func (l *Layers) Origins(used *Settings) (all []Setting) {
 		from string
 		of   map[string]string
 	}{{FromOwn, l.Own.All()}, {FromFileOwn, l.FileOwn.All()}, {FromLive, l.Live.All()}, {FromFile, l.File.All()}}
-	defaults := DefaultSettings()
-	defaults.CatchUp, defaults.Spread = used.Interval, l.usualSpread(used.Interval)
+	defaults := defaultsBeside(used.Interval)
+	defaults.Spread = l.usualSpread(used.Interval)
 	standard := defaults.values().All()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		one := Setting{Name: name, Value: texts[name]}

@@ -108,7 +108,7 @@ func TestASliceOfWhichAPartFailsIsRetriedByThisPart(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Hour + time.Minute)
+		time.Sleep(time.Hour + 2*time.Minute) // the end of a slice may go unnoticed for a minute
 		if s := n.get("a"); len(s.State.Open) != 1 || s.State.Open[0].Failed.IsZero() || s.State.Stopped == nil || !s.State.Low().Equal(begin) {
 			t.Errorf("%+v", s.State)
 		}
