@@ -397,7 +397,13 @@ func (f *forest) grow(n *node, roots uint64, calm func()) {
 	sending.Wait()
 	calm()
 	n.wait(ids...)
-	var all map[task.ID]*task.Task
+	all := f.ended(n)
+	f.verify(all)
+	n.Logf("%d tasks", len(all))
+}
+
+// ended waits until all tasks have ended, and returns them.
+func (f *forest) ended(n *node) (all map[task.ID]*task.Task) {
 	n.eventually("all tasks have ended", func() bool {
 		all = make(map[task.ID]*task.Task)
 		page, err := n.store.(storage.Inspector).List(n.ctx, storage.ListQuery{Filter: storage.Filter{Types: []string{"tree"}}, Limit: 10_000, Scan: 100_000})
@@ -413,8 +419,7 @@ func (f *forest) grow(n *node, roots uint64, calm func()) {
 	for id := range all {
 		all[id] = n.get(id)
 	}
-	f.verify(all)
-	n.Logf("%d tasks", len(all))
+	return all
 }
 
 // repeating is a store that delivers each end of a child, and each signal, twice.
