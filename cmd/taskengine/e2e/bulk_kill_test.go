@@ -48,10 +48,11 @@ func TestEachTaskIsChangedOnceByABulkJobWhoseNodeIsKilled(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			c := newChanging(t, driver, nodes)
+			refused, pending := c.witness(t, "refused"), c.witness(t, "pending")
 			c.order(t, "again", &taskenginev1.BulkOrder{Verb: "resume", Where: "type=refused error~503"})
-			c.kill(t, "again", "refused")
+			c.kill(t, "again", refused)
 			c.order(t, "sooner", &taskenginev1.BulkOrder{Verb: "set", Where: "type=pending", Values: &taskenginev1.TaskValues{Priority: new(uint32(1))}})
-			c.kill(t, "sooner", "pending")
+			c.kill(t, "sooner", pending)
 			again, sooner := c.end(t, "again"), c.end(t, "sooner")
 			if again.GetChanged()+again.GetUnclear() != bulkTasks || again.GetUnclear() > 1000 || again.GetSkipped()+again.GetRefused() != 0 {
 				t.Errorf("the counts of the job that resumes are %v", again)
@@ -118,21 +119,26 @@ func (c *changing) order(t *testing.T, name string, o *taskenginev1.BulkOrder) {
 	}
 }
 
-// kill waits until a job has changed a random task of a type, kills the node that runs the job, and starts it again.
-func (c *changing) kill(t *testing.T, job, typ string) {
+// witness returns a random task of a type, neither one of the first nor of the last.
+func (c *changing) witness(t *testing.T, typ string) *taskenginev1.Task {
+	t.Helper()
+	res, err := c.api(0).Get(t.Context(), &taskenginev1.GetRequest{Id: c.ids[typ][rand.IntN(bulkTasks*4/5)+bulkTasks/10]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.GetTask()
+}
+
+// kill waits until a job has changed a task, kills the node that runs the job, and starts it again.
+func (c *changing) kill(t *testing.T, job string, witness *taskenginev1.Task) {
 	t.Helper()
 	api := c.api(0)
-	witness := c.ids[typ][rand.IntN(bulkTasks*4/5)+bulkTasks/10] // neither the first nor the last ones
-	version := uint64(0)
 	for begin := time.Now(); ; {
-		res, err := api.Get(t.Context(), &taskenginev1.GetRequest{Id: witness})
+		res, err := api.Get(t.Context(), &taskenginev1.GetRequest{Id: witness.GetId()})
 		if err != nil || time.Since(begin) > limit {
-			t.Fatalf("task %s is not changed: %v", witness, err)
+			t.Fatalf("task %s is not changed: %v", witness.GetId(), err)
 		}
-		if version == 0 {
-			version = res.GetTask().GetVersion()
-		}
-		if p := res.GetTask().GetPriority(); res.GetTask().GetVersion() > version || p == 1 {
+		if res.GetTask().GetVersion() > witness.GetVersion() || res.GetTask().GetPriority() == 1 {
 			break
 		}
 	}
@@ -156,7 +162,7 @@ func (c *changing) kill(t *testing.T, job, typ string) {
 	}
 	<-n.ended
 	c.nodes[victim] = c.start(victim)
-	t.Logf("node %d was killed when %s had changed %s", victim, job, witness)
+	t.Logf("node %d was killed when %s had changed %s", victim, job, witness.GetId())
 }
 
 // end waits for the end of a job.
