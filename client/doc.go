@@ -19,6 +19,7 @@
 //	submit.go, flow.go           adding tasks, and the stream that carries them
 //	task.go, tasks.go            tasks; reading and changing them
 //	limits.go                    limits
+//	bulk.go                      bulk jobs, and values of tasks
 //	schedule.go, schedules.go    schedules; reading and changing them
 //	decode.go                    times and ids of the messages of nodes
 //	type.go                      types with their payloads and results

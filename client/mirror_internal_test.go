@@ -22,6 +22,7 @@ var unmirrored = map[string]string{
 	"taskengine.v1.Task.result_text":                   "it is in JSON only",
 	"taskengine.v1.ReceivedSignal.data_text":           "it is in JSON only",
 	"taskengine.v1.NewTask.text":                       "a payload is bytes",
+	"taskengine.v1.TaskValues.text":                    "a payload is bytes",
 	"taskengine.v1.SetLimitRequest.name":               "it is a parameter",
 	"taskengine.v1.SubmitWithChildrenRequest.task":     "it is a parameter",
 	"taskengine.v1.SubmitWithChildrenRequest.children": "it is a parameter",
@@ -46,6 +47,8 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.SliceSource), func(d *decoder, m proto.Message) any { return d.sliceSource(m.(*taskenginev1.SliceSource)) }},
 		{new(taskenginev1.Platform), func(d *decoder, m proto.Message) any { return d.platform(m.(*taskenginev1.Platform)) }},
 		{new(taskenginev1.ListErrorsResponse), func(d *decoder, m proto.Message) any { return d.errorKinds(m.(*taskenginev1.ListErrorsResponse)) }},
+		{new(taskenginev1.BulkJob), func(d *decoder, m proto.Message) any { return d.bulkJob(m.(*taskenginev1.BulkJob)) }},
+		{new(taskenginev1.PreviewBulkJobResponse), func(d *decoder, m proto.Message) any { return d.bulkPreview(m.(*taskenginev1.PreviewBulkJobResponse)) }},
 		{new(taskenginev1.SourceMove), func(_ *decoder, m proto.Message) any { return moveOf(m.(*taskenginev1.SourceMove)) }},
 		{new(taskenginev1.Receipt), func(d *decoder, m proto.Message) any {
 			var r Receipt
@@ -87,6 +90,8 @@ func TestEveryFieldThatACallerGivesIsSent(t *testing.T) {
 		{new(NamedSchedule), func(v any) proto.Message { return namedMessage(v.(*NamedSchedule)) }},
 		{new(ScheduleDefinition), func(v any) proto.Message { return definitionMessage(v.(*ScheduleDefinition)) }},
 		{new(LimitChange), func(v any) proto.Message { return setLimitMessage("mail", v.(*LimitChange)) }},
+		{new(BulkOrder), func(v any) proto.Message { return orderMessage(v.(*BulkOrder)) }},
+		{new(TaskValues), func(v any) proto.Message { return valuesMessage(v.(*TaskValues)) }},
 		{new(LimitUnset), func(v any) proto.Message { return unsetLimitMessage("mail", v.(*LimitUnset)) }},
 	} {
 		t.Run(reflect.TypeOf(one.given).Elem().Name(), func(t *testing.T) {
@@ -147,7 +152,7 @@ func mirror(t *testing.T, m protoreflect.Message, v reflect.Value) {
 				t.Errorf("%s: %d entries became %d", field.FullName(), value.Map().Len(), part.Len())
 			}
 			for key, one := range value.Map().Range {
-				if got := part.MapIndex(reflect.ValueOf(key.String())); !got.IsValid() || got.String() != one.String() {
+				if got := part.MapIndex(reflect.ValueOf(key.String())); !got.IsValid() || fmt.Sprint(got.Interface()) != fmt.Sprint(one.Interface()) {
 					t.Errorf("%s: %v: %v became %v", field.FullName(), key, one, got)
 				}
 			}
@@ -157,7 +162,7 @@ func mirror(t *testing.T, m protoreflect.Message, v reflect.Value) {
 				continue
 			}
 			for i := range part.Len() {
-				mirrorOne(t, field, value.List().Get(i), part.Index(i))
+				mirrorOne(t, field, value.List().Get(i), reflect.Indirect(part.Index(i)))
 			}
 		case part.Kind() == reflect.Pointer && part.IsNil() == m.Has(field):
 			t.Errorf("%s: present is %v, and it became %v", field.FullName(), m.Has(field), part)
@@ -206,7 +211,7 @@ func fillMessage(m protoreflect.Message, n *int) {
 	for field := range fieldsOf(m) {
 		switch {
 		case field.IsMap():
-			m.Mutable(field).Map().Set(protoreflect.ValueOfString(textOf(n)).MapKey(), protoreflect.ValueOfString(textOf(n)))
+			m.Mutable(field).Map().Set(protoreflect.ValueOfString(textOf(n)).MapKey(), scalarOf(field.MapValue(), n))
 		case field.IsList() && field.Kind() == protoreflect.MessageKind:
 			for range 2 {
 				fillMessage(m.Mutable(field).List().AppendMutable().Message(), n)
@@ -244,6 +249,8 @@ func scalarOf(field protoreflect.FieldDescriptor, n *int) protoreflect.Value {
 		return protoreflect.ValueOfInt32(int32(*n))
 	case protoreflect.Int64Kind:
 		return protoreflect.ValueOfInt64(int64(*n))
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(float64(*n))
 	}
 	panic(fmt.Sprintf("%s: fill a field of the kind %v, too", field.FullName(), field.Kind()))
 }
@@ -260,6 +267,9 @@ func fillValue(v reflect.Value, n *int) {
 		return
 	case task.ID:
 		v.Set(reflect.ValueOf(task.ID{1, byte(*n)}))
+		return
+	case []string:
+		v.Set(reflect.ValueOf([]string{textOf(n), textOf(n)}))
 		return
 	}
 	switch v.Kind() {
