@@ -3,6 +3,7 @@ package slicer_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 
 // BenchmarkPlatforms has 10,000 platforms fetch a slice each in every iteration, which takes a minute: on one node, with pebble. With
 // "starts" the platforms start at different seconds. Otherwise all slices end at once, and are due within the spread in the name. It
-// reports how late attempts begin, and the part of a processor that is used.
+// reports how late attempts begin, the part of a processor and the memory that is used.
 func BenchmarkPlatforms(b *testing.B) {
 	for _, spread := range []time.Duration{6 * time.Second, 0} { // the usual one, and none
 		b.Run(fmt.Sprint("spread=", spread), func(b *testing.B) { benchmarkPlatforms(b, spread, false) })
@@ -86,6 +87,9 @@ func benchmarkPlatforms(b *testing.B, spread time.Duration, differ bool) {
 		b.ReportMetric(float64(late[n-1].Microseconds())/1000, "max-late-ms")
 	}
 	b.ReportMetric(used.Seconds()/b.Elapsed().Seconds(), "processors")
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	b.ReportMetric(float64(memory.Sys-memory.HeapReleased)/(1<<20), "MiB") // of Go, without what was given back
 }
 
 func processorTime(b *testing.B) time.Duration {

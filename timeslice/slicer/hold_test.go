@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type wire struct {
 	mu    sync.Mutex
 	cut   chan struct{} // guarded by mu: closed while the wire is cut
 	loses func() bool   // guarded by mu: whether an answer is lost
+	swaps atomic.Int64  // calls of Swap
 }
 
 var errCut = errors.New("the wire is cut")
@@ -58,6 +60,7 @@ func (w *wire) Settings(ctx context.Context, name string) ([]coord.Setting, erro
 }
 
 func (w *wire) Swap(ctx context.Context, name, scope string, version uint64, value []byte) (coord.Setting, bool, error) {
+	w.swaps.Add(1)
 	if _, is := w.isCut(); is {
 		return coord.Setting{}, false, errCut
 	}

@@ -39,8 +39,9 @@ type node struct {
 	coord   *local.Node // nil: it is alone
 	sources *slicer.Sources
 	answer  func(timeslice.Work, *task.Task) error
-	clock   coord.Clock                     // nil: that of the machine
-	wrap    func(task.Handler) task.Handler // wraps the handler of the cursors; nil: it does not
+	clock   coord.Clock                               // nil: that of the machine
+	wrap    func(task.Handler) task.Handler           // wraps the handler of the cursors; nil: it does not
+	around  func(coord.Coordinator) coord.Coordinator // returns the coordinator to use for that of coord; nil: this one
 }
 
 // record has the attempts of all nodes of a store.
@@ -103,6 +104,9 @@ func (n *node) open(d timeslice.Definition) {
 	c := engine.Config{Store: n.store, Handlers: handlers, Policies: set}
 	if n.coord != nil {
 		c.Coordinator = n.coord.Coordinator()
+	}
+	if n.around != nil {
+		c.Coordinator = n.around(c.Coordinator)
 	}
 	c.Coordinator.Clock = n.clock
 	if n.Engine, err = engine.Open(context.Background(), c); err != nil {
