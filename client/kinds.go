@@ -23,6 +23,8 @@ type ErrorKinds struct {
 	Others   int64       // with an error of a kind that is left out
 	Read     int64       // how many tasks the node has read at least
 	Complete bool        // all tasks were read; if not, the newest were
+	Index    string      // the field by whose index the tasks were found or counted; "" if tasks of all states were read
+	Total    int64       // of how many tasks the read ones were; 0 if the store does not count them, or an index has just the tasks that the filter selects
 }
 
 // ErrorKind are the tasks with a newest error of one kind. Errors of a kind differ only in numbers, ids and addresses.
@@ -54,7 +56,7 @@ func (c *Client) ErrorKinds(ctx context.Context, f ErrorFilter) (*ErrorKinds, er
 }
 
 func (d *decoder) errorKinds(m *taskenginev1.ListErrorsResponse) *ErrorKinds {
-	return &ErrorKinds{Kinds: all(m.GetKinds(), d.errorKind), Tasks: m.GetTasks(), Others: m.GetOthers(), Read: m.GetRead(), Complete: m.GetComplete()}
+	return &ErrorKinds{Kinds: all(m.GetKinds(), d.errorKind), Tasks: m.GetTasks(), Others: m.GetOthers(), Read: m.GetRead(), Complete: m.GetComplete(), Index: m.GetIndex(), Total: m.GetTotal()}
 }
 
 func (d *decoder) errorKind(m *taskenginev1.ErrorKind) ErrorKind {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/taskengine/taskengine/filter"
@@ -18,6 +17,7 @@ type Counted struct {
 	Counts  map[storage.StateType]int64
 	Read    int    // how many rows were read at least; zero if they were counted without that
 	Index   string // the field by which an index found or counted them, as in [Found]
+	Total   int64  // of how many rows they were, as in [Found]
 	Partial bool   // there may be more: only the newest rows were read
 }
 
@@ -44,7 +44,7 @@ func (e *Engine) CountWhere(ctx context.Context, f filter.Filter) (Counted, erro
 			c.Counts[storage.StateType{State: t.State, Type: t.Type}]++
 		}
 		before = found.Next
-		c.Read, c.Index = c.Read+found.Read, found.Index
+		c.Read, c.Index, c.Total = c.Read+found.Read, found.Index, found.Total
 	}
 	return c, nil
 }
@@ -55,28 +55,36 @@ func (e *Engine) countBounds(ctx context.Context, b filter.Bounds, c *Counted) (
 	case !b.Exact:
 		return false, nil
 	case b.Kinds == nil:
-		c.Counts, err = e.Count(ctx, storage.Filter{States: b.States, Types: b.Types})
-		if len(b.States) > 0 {
-			c.Index = storage.IndexState
-		}
-		return true, err
+		return true, e.countStates(ctx, b, c)
 	}
-	s, ok := e.store.(storage.KindCounter)
-	if !ok {
-		return false, nil
-	}
-	kinds, complete, err := s.CountKinds(ctx, b.Types, mostKinds)
-	if err != nil || !complete {
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = nil
-		}
+	kinds, known, err := e.countKinds(ctx, b.Types, b.Kinds)
+	if err != nil || !known {
 		return false, err
 	}
 	for _, k := range kinds {
-		if slices.ContainsFunc(b.Kinds, func(r task.KindRange) bool { return r.Has(k.Kind) }) {
-			c.Counts[storage.StateType{State: task.Error, Type: k.Type}] += k.Rows
-		}
+		c.Counts[storage.StateType{State: task.Error, Type: k.Type}] += k.Rows
 	}
 	c.Index = storage.IndexKind
 	return true, nil
+}
+
+// countStates counts the tasks of states and types.
+func (e *Engine) countStates(ctx context.Context, b filter.Bounds, c *Counted) (err error) {
+	if c.Counts, err = e.Count(ctx, storage.Filter{States: b.States, Types: b.Types}); err != nil {
+		return err
+	}
+	_, live := e.store.(storage.LiveCounter)
+	if len(b.States) > 0 && (live || !slices.ContainsFunc(b.States, func(s task.State) bool { return !s.Live() && s != task.Error })) {
+		c.Index = storage.IndexState
+	}
+	if live {
+		return nil
+	}
+	for _, n := range c.Counts {
+		c.Read += int(n)
+	}
+	if b.States == nil && b.Types == nil {
+		c.Total = int64(c.Read)
+	}
+	return nil
 }

@@ -32,6 +32,8 @@ type Errors struct {
 	Tasks    int         // how many tasks have an error, also of kinds that are left out
 	Others   int         // how many of them have an error of a kind that is left out
 	Read     int         // how many rows were read at least; zero if they were counted without that
+	Index    string      // the field by which an index found or counted them, as in [Found]
+	Total    int64       // of how many rows they were, as in [Found]
 	Complete bool        // all tasks that the filter selects were read; if not, the newest were
 }
 
@@ -70,6 +72,7 @@ func (e *Engine) Errors(ctx context.Context, f filter.Filter, limit int) (Errors
 		for _, k := range kinds {
 			all.Tasks += k.Tasks
 		}
+		all.Index = storage.IndexKind
 		all.sort(kinds, limit)
 		return all, err
 	}
@@ -87,11 +90,13 @@ func (e *Engine) Errors(ctx context.Context, f filter.Filter, limit int) (Errors
 		for _, t := range page.Tasks {
 			all.add(kinds, t)
 		}
-		all.Read += page.Read
+		all.Read, all.Index = all.Read+page.Read, page.Index
 		q.Before = page.Next
 	}
 	all.sort(kinds, limit)
-	return all, nil
+	var err error
+	all.Total, err = e.total(ctx, bounds, all.Index)
+	return all, err
 }
 
 // add counts a task.
@@ -117,21 +122,14 @@ func (e *Errors) add(kinds map[task.ErrorKind]*ErrorKind, t *task.Task) {
 
 // countErrors counts the tasks in error within some bounds by an index of the store. It reports false if the tasks have to be read.
 func (e *Engine) countErrors(ctx context.Context, b filter.Bounds, kinds map[task.ErrorKind]*ErrorKind) (bool, error) {
-	s, ok := e.store.(storage.KindCounter)
-	if !ok || !b.Exact || len(b.States) != 1 || b.States[0] != task.Error {
+	if !b.Exact || len(b.States) != 1 || b.States[0] != task.Error {
 		return false, nil
 	}
-	counts, complete, err := s.CountKinds(ctx, b.Types, mostKinds)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return false, nil
-	}
-	if err != nil || !complete {
+	counts, known, err := e.countKinds(ctx, b.Types, b.Kinds)
+	if err != nil || !known {
 		return false, err
 	}
 	for _, one := range counts {
-		if b.Kinds != nil && !slices.ContainsFunc(b.Kinds, func(r task.KindRange) bool { return r.Has(one.Kind) }) {
-			continue
-		}
 		k := kinds[one.Kind]
 		if k == nil {
 			k = &ErrorKind{Kind: one.Kind}
@@ -140,6 +138,25 @@ func (e *Engine) countErrors(ctx context.Context, b filter.Bounds, kinds map[tas
 		k.merge(one)
 	}
 	return true, nil
+}
+
+// countKinds returns the numbers of the rows in error of some types whose errors are of some kinds (nil: of all). It reports false if the store does not
+// count them.
+func (e *Engine) countKinds(ctx context.Context, types []string, ranges []task.KindRange) (kinds []storage.KindCount, known bool, err error) {
+	s, ok := e.store.(storage.KindCounter)
+	if !ok {
+		return nil, false, nil
+	}
+	kinds, known, err = s.CountKinds(ctx, types, mostKinds)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, false, nil
+	}
+	if err != nil || !known {
+		return nil, false, err
+	}
+	return slices.DeleteFunc(kinds, func(k storage.KindCount) bool {
+		return ranges != nil && !slices.ContainsFunc(ranges, func(r task.KindRange) bool { return r.Has(k.Kind) })
+	}), true, nil
 }
 
 // merge counts more tasks of the kind.

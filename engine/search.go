@@ -19,6 +19,7 @@ type Found struct {
 	Next  task.ID      // where to go on, as before; zero at the end
 	Read  int          // how many rows were read at least to find them
 	Index string       // the field by which an index found the rows, see [storage.ListPage]; "" if rows of all states were read
+	Total int64        // of how many rows they were; zero if the store does not count them, or an index has just the rows that the filter selects
 }
 
 // Search returns at most limit tasks that f selects, the newest first. They are older than the task before; if before is
@@ -41,11 +42,55 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	}
 	q := queryOf(f, bounds)
 	q.Before, q.Limit = before, limit
+	var found Found
+	var err error
 	if f.OfRows() {
-		page, err := s.List(ctx, q)
-		return Found{page.Tasks, page.Next, page.Read, page.Index}, err
+		var page storage.ListPage
+		page, err = s.List(ctx, q)
+		found = Found{Tasks: page.Tasks, Next: page.Next, Read: page.Read, Index: page.Index}
+	} else {
+		found, err = e.searchWhole(ctx, s, f, q)
 	}
-	return e.searchWhole(ctx, s, f, q)
+	if err != nil {
+		return Found{}, err
+	}
+	found.Total, err = e.total(ctx, bounds, found.Index)
+	return found, err
+}
+
+// total returns how many rows a search goes through that has read rows within bounds by an index. It is zero if the store does not count them without
+// reading them, or if the index has just the rows that the filter selects.
+func (e *Engine) total(ctx context.Context, b filter.Bounds, index string) (n int64, err error) {
+	var states []task.State
+	switch index {
+	case storage.IndexID, storage.IndexKey:
+		return 0, nil
+	case storage.IndexState:
+		states = b.States
+	case storage.IndexKind:
+		states = []task.State{task.Error}
+	}
+	if b.Exact && index != "" && b.Types == nil {
+		return 0, nil
+	}
+	if s, ok := e.store.(storage.LiveCounter); ok && index != storage.IndexKind {
+		counts, err := s.Count(ctx, storage.Filter{States: states})
+		for _, some := range counts {
+			n += some
+		}
+		return n, err
+	}
+	if len(states) != 1 || states[0] != task.Error {
+		return 0, nil
+	}
+	kinds, known, err := e.countKinds(ctx, nil, b.Kinds)
+	if err != nil || !known {
+		return 0, err
+	}
+	for _, k := range kinds {
+		n += k.Rows
+	}
+	return n, nil
 }
 
 // queryOf returns the query of the rows that f may select by its terms that need neither payload nor result.

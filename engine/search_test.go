@@ -70,8 +70,12 @@ func TestErrorsAreCountedByTheirKind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := n.Errors(t.Context(), f, 10); err != nil || got.Tasks != want || !got.Complete {
+			got, err := n.Errors(t.Context(), f, 10)
+			if err != nil || got.Tasks != want || !got.Complete {
 				t.Errorf("%s: got %+v, %v, not %d tasks", text, got, err, want)
+			}
+			if text == "error~row" && (got.Read != 7 || got.Total != 0 || got.Index != "") {
+				t.Errorf("%s: %d rows of %d were read by the index %q", text, got.Read, got.Total, got.Index)
 			}
 		}
 		f, err := filter.Parse("payload.a=1", time.Now())
@@ -98,22 +102,23 @@ func TestTasksAreCountedByAFilter(t *testing.T) {
 		synctest.Wait()
 		kind := "error.kind=" + task.KindOfError("row 1 is wrong").String()
 		for text, want := range map[string]struct {
-			errors, done, read int64
-			index              string
+			errors, done, read, total int64
+			index                     string
 		}{
-			"":                       {3, 1, 0, ""},
-			"type=mail state=error":  {3, 0, 0, "state"},
-			"state=error " + kind:    {2, 0, 0, "error.kind"},
-			"type=ma* " + kind:       {2, 0, 4, ""},
-			"state=done attempt=1":   {0, 1, 4, ""},
-			"state=done state=error": {0, 0, 0, ""},
+			"":                       {3, 1, 4, 4, ""},
+			"type=mail state=error":  {3, 0, 3, 0, "state"},
+			"type=mail state!=error": {0, 1, 1, 0, ""},
+			"state=error " + kind:    {2, 0, 0, 0, "error.kind"},
+			"type=ma* " + kind:       {2, 0, 4, 0, ""},
+			"state=done attempt=1":   {0, 1, 4, 0, ""},
+			"state=done state=error": {0, 0, 0, 0, ""},
 		} {
 			f, err := filter.Parse(text, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, err := n.CountWhere(t.Context(), f)
-			if err != nil || got.Partial || int64(got.Read) != want.read || got.Index != want.index {
+			if err != nil || got.Partial || int64(got.Read) != want.read || got.Index != want.index || got.Total != want.total {
 				t.Errorf("%s: got %+v, %v", text, got, err)
 			}
 			for state, n := range map[task.State]int64{task.Error: want.errors, task.Done: want.done} {

@@ -25,7 +25,7 @@ func (a *API) search(ctx context.Context, req *taskenginev1.ListRequest, rest st
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res := &taskenginev1.ListResponse{Tasks: summariesOf(found.Tasks), Read: int64(found.Read), Where: where.String(), Index: found.Index}
+	res := &taskenginev1.ListResponse{Tasks: summariesOf(found.Tasks), Read: int64(found.Read), Where: where.String(), Index: found.Index, Total: found.Total}
 	if !found.Next.IsZero() {
 		res.NextPageToken = found.Next.String()
 	}
@@ -73,7 +73,7 @@ func (a *API) ListErrors(ctx context.Context, req *taskenginev1.ListErrorsReques
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res := &taskenginev1.ListErrorsResponse{Tasks: int64(found.Tasks), Others: int64(found.Others), Read: int64(found.Read), Complete: found.Complete}
+	res := &taskenginev1.ListErrorsResponse{Tasks: int64(found.Tasks), Others: int64(found.Others), Read: int64(found.Read), Complete: found.Complete, Index: found.Index, Total: found.Total}
 	for _, k := range found.Kinds {
 		res.Kinds = append(res.Kinds, errorKindOf(k))
 	}

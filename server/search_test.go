@@ -73,8 +73,9 @@ func TestAFilterSelectsTheTasksOfAList(t *testing.T) {
 		"payload.order.number>=17":        {3, true, ""},
 		"id=" + ids[3]:                    {1, true, "id"},
 		"key=none":                        {0, false, ""},
-		"type=other":                      {10, false, ""},
-		"state=submitted,done,processing": {20, false, "state"},
+		"type=other":                      {10, true, ""},
+		"state=submitted,done,processing": {20, true, ""},
+		"state=submitted,processing":      {20, true, "state"},
 		"state=error error.kind=3f2a":     {0, false, "error.kind"},
 		"state=error state=done":          {0, false, ""},
 	} {
@@ -85,6 +86,9 @@ func TestAFilterSelectsTheTasksOfAList(t *testing.T) {
 		var n int64
 		for _, of := range res.GetCounts() {
 			n += of.GetCount()
+		}
+		if res.GetTotal() != 0 {
+			t.Errorf("%s: the store counted %d tasks", where, res.GetTotal())
 		}
 		if n != want.n || res.GetPartial() || where != "key=none" && (res.GetRead() > 0) != want.read || want.index != "" && res.GetIndex() != want.index {
 			t.Errorf("%s: counted %v", where, res)

@@ -173,7 +173,7 @@ func (a *API) Count(ctx context.Context, req *taskenginev1.CountRequest) (*taske
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res := &taskenginev1.CountResponse{Read: int64(counted.Read), Index: counted.Index, Partial: counted.Partial}
+	res := &taskenginev1.CountResponse{Read: int64(counted.Read), Index: counted.Index, Partial: counted.Partial, Total: counted.Total}
 	for of, n := range counted.Counts {
 		res.Counts = append(res.Counts, &taskenginev1.StateCount{State: of.State.String(), Type: text(of.Type), Count: n})
 	}

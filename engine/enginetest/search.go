@@ -96,6 +96,9 @@ func (s *searches) search(f filter.Filter) {
 		if len(page.Tasks) > limit || page.Read < len(page.Tasks) {
 			s.Errorf("%s: %d tasks of %d rows, at most %d tasks were asked for", f, len(page.Tasks), page.Read, limit)
 		}
+		if of := s.total(f, page.Index); page.Total != of {
+			s.Errorf("%s: %d rows were read of %d, not of %d, by the index %q", f, page.Read, page.Total, of, page.Index)
+		}
 		last := before
 		for _, t := range page.Tasks {
 			switch {
@@ -123,6 +126,30 @@ func (s *searches) search(f filter.Filter) {
 			s.Errorf("%s: did not find %+v", f, s.rows[id])
 		}
 	}
+}
+
+// total returns of how many rows a search by an index says that they were.
+func (s *searches) total(f filter.Filter, index string) (n int64) {
+	b, possible := f.Bounds()
+	_, live := s.store.(storage.LiveCounter)
+	live = live && index != storage.IndexKind
+	_, counted := s.store.(storage.KindCounter)
+	switch {
+	case !possible || index == storage.IndexID || index == storage.IndexKey || index != "" && b.Exact && b.Types == nil:
+		return 0
+	case !live && (!counted || index == "" || len(b.States) != 1 || b.States[0] != task.Error):
+		return 0
+	}
+	for _, t := range s.rows {
+		switch {
+		case index == storage.IndexState && !slices.Contains(b.States, t.State):
+		case index == storage.IndexKind && !slices.ContainsFunc(b.Kinds, func(r task.KindRange) bool { return r.Has(task.KindOfError(t.LastError)) }):
+		case !live && (t.State != task.Error || t.LastError == ""):
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // scan returns the ids of the rows that f selects, by reading all.

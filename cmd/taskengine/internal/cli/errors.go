@@ -57,6 +57,9 @@ func (a *app) showErrors(res *taskenginev1.ListErrorsResponse, now time.Time) er
 	if n := res.GetOthers(); n > 0 {
 		a.note("%d more tasks have errors of other kinds", n)
 	}
+	if res.GetRead() > 0 {
+		a.note("%s", howFound(res.GetRead(), res.GetTotal(), res.GetIndex()))
+	}
 	if !res.GetComplete() {
 		a.note("these are the newest %d tasks: there are more", res.GetRead())
 	}

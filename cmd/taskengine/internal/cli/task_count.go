@@ -26,7 +26,7 @@ func newTaskCount(a *app) *cobra.Command {
 				if err := a.showCounts(res.GetCounts()); err != nil || where == "" {
 					return err
 				}
-				a.note("%s", howFound(res.GetRead(), res.GetIndex()))
+				a.note("%s", howFound(res.GetRead(), res.GetTotal(), res.GetIndex()))
 				if res.GetPartial() {
 					a.note("these are the newest tasks only: there may be more")
 				}
@@ -50,13 +50,21 @@ func (a *app) showCounts(counts []*taskenginev1.StateCount) error {
 	return a.printTable([]string{"TYPE", "STATE", "COUNT"}, rows)
 }
 
-// howFound says how a node has found the tasks of an answer.
-func howFound(read int64, index string) string {
+// howFound says how many tasks a node has read for an answer, of how many, and by which index.
+func howFound(read, total int64, index string) string {
+	of := ""
 	switch {
 	case read == 0 && index != "":
 		return "counted by the index of " + index
+	case read == 0:
+		return "no tasks were read"
+	case total > 0:
+		of = fmt.Sprintf(" of %d", total)
 	case index == "":
-		return fmt.Sprintf("tasks of all states that were read: %d", read)
+		of = " (the store does not count how many there are)"
 	}
-	return fmt.Sprintf("tasks that were read by the index of %s: %d", index, read)
+	if index == "" {
+		return fmt.Sprintf("tasks of all states that were read: %d%s", read, of)
+	}
+	return fmt.Sprintf("tasks that were read by the index of %s: %d%s", index, read, of)
 }

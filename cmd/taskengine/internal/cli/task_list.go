@@ -78,7 +78,7 @@ func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
 		a.note("there are more; --all or --limit show them")
 	}
 	if p.where != "" {
-		a.note("%s", howFound(p.read, p.index))
+		a.note("%s", howFound(p.read, p.total, p.index))
 	}
 	if a.json() {
 		return nil
@@ -93,6 +93,7 @@ type pages struct {
 	key    string // only tasks with it; "" for all
 	where  string // only tasks that this filter selects; "" for all
 	read   int64  // how many tasks the node has read, if there is a filter
+	total  int64  // of how many, if that is known
 	index  string // by which index
 	left   int    // tasks wanted, unless all are
 	all    bool
@@ -118,7 +119,7 @@ func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
 		tasks = slices.DeleteFunc(tasks, func(t *taskenginev1.Task) bool { return t.GetKey() != p.key })
 	}
 	p.begun, p.token = true, res.GetNextPageToken()
-	p.where, p.read, p.index = res.GetWhere(), p.read+res.GetRead(), res.GetIndex()
+	p.where, p.read, p.total, p.index = res.GetWhere(), p.read+res.GetRead(), res.GetTotal(), res.GetIndex()
 	p.left -= len(tasks)
 	return tasks, nil
 }

@@ -1912,6 +1912,7 @@ type ListResponse struct {
 	Read          int64                  `protobuf:"varint,3,opt,name=read,proto3" json:"read,omitempty"`                                         // how many tasks were read at least to find these, if the request has a filter
 	Where         string                 `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`                                        // the filter of the request with times in place of durations
 	Index         string                 `protobuf:"bytes,5,opt,name=index,proto3" json:"index,omitempty"`                                        // the field by whose index the tasks were found, such as error.kind; empty if tasks of all states were read, or without a filter
+	Total         int64                  `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`                                       // of how many tasks the read ones were; zero if the store does not count them, or an index has just the tasks that the filter selects
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1981,6 +1982,13 @@ func (x *ListResponse) GetIndex() string {
 	return ""
 }
 
+func (x *ListResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
 type CountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	States        []string               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"` // none: all
@@ -2048,6 +2056,7 @@ type CountResponse struct {
 	Read          int64  `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`       // how many tasks were read at least; zero if they were counted without that
 	Index         string `protobuf:"bytes,3,opt,name=index,proto3" json:"index,omitempty"`      // as in ListResponse
 	Partial       bool   `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"` // there may be more than were counted: only the newest tasks were read
+	Total         int64  `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`     // as in ListResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2108,6 +2117,13 @@ func (x *CountResponse) GetPartial() bool {
 		return x.Partial
 	}
 	return false
+}
+
+func (x *CountResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 type StateCount struct {
@@ -2237,6 +2253,8 @@ type ListErrorsResponse struct {
 	Others        int64                  `protobuf:"varint,3,opt,name=others,proto3" json:"others,omitempty"`     // with an error of a kind that is left out
 	Read          int64                  `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`         // how many tasks were read at least
 	Complete      bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"` // all tasks were read; if not, the newest were
+	Index         string                 `protobuf:"bytes,6,opt,name=index,proto3" json:"index,omitempty"`        // as in ListResponse
+	Total         int64                  `protobuf:"varint,7,opt,name=total,proto3" json:"total,omitempty"`       // as in ListResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2304,6 +2322,20 @@ func (x *ListErrorsResponse) GetComplete() bool {
 		return x.Complete
 	}
 	return false
+}
+
+func (x *ListErrorsResponse) GetIndex() string {
+	if x != nil {
+		return x.Index
+	}
+	return ""
+}
+
+func (x *ListErrorsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 // ErrorKind are the tasks whose newest error is of one kind.
@@ -15747,22 +15779,24 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12\x14\n" +
-	"\x05where\x18\x06 \x01(\tR\x05where\"\xa1\x01\n" +
+	"\x05where\x18\x06 \x01(\tR\x05where\"\xb7\x01\n" +
 	"\fListResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.taskengine.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x12\n" +
 	"\x04read\x18\x03 \x01(\x03R\x04read\x12\x14\n" +
 	"\x05where\x18\x04 \x01(\tR\x05where\x12\x14\n" +
-	"\x05index\x18\x05 \x01(\tR\x05index\"R\n" +
+	"\x05index\x18\x05 \x01(\tR\x05index\x12\x14\n" +
+	"\x05total\x18\x06 \x01(\x03R\x05total\"R\n" +
 	"\fCountRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12\x14\n" +
-	"\x05where\x18\x03 \x01(\tR\x05where\"\x86\x01\n" +
+	"\x05where\x18\x03 \x01(\tR\x05where\"\x9c\x01\n" +
 	"\rCountResponse\x121\n" +
 	"\x06counts\x18\x01 \x03(\v2\x19.taskengine.v1.StateCountR\x06counts\x12\x12\n" +
 	"\x04read\x18\x02 \x01(\x03R\x04read\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\tR\x05index\x12\x18\n" +
-	"\apartial\x18\x04 \x01(\bR\apartial\"L\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\"L\n" +
 	"\n" +
 	"StateCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
@@ -15771,13 +15805,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x11ListErrorsRequest\x12\x14\n" +
 	"\x05types\x18\x01 \x03(\tR\x05types\x12\x14\n" +
 	"\x05where\x18\x02 \x01(\tR\x05where\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"\xa2\x01\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"\xce\x01\n" +
 	"\x12ListErrorsResponse\x12.\n" +
 	"\x05kinds\x18\x01 \x03(\v2\x18.taskengine.v1.ErrorKindR\x05kinds\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x16\n" +
 	"\x06others\x18\x03 \x01(\x03R\x06others\x12\x12\n" +
 	"\x04read\x18\x04 \x01(\x03R\x04read\x12\x1a\n" +
-	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"\x8b\x02\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x14\n" +
+	"\x05index\x18\x06 \x01(\tR\x05index\x12\x14\n" +
+	"\x05total\x18\a \x01(\x03R\x05total\"\x8b\x02\n" +
 	"\tErrorKind\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\apattern\x18\x02 \x01(\tR\apattern\x12\x14\n" +

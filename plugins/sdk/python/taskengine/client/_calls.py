@@ -253,7 +253,8 @@ def error_kinds(types: Iterable[str], where: str, limit: int) -> Call[ErrorKinds
 
     def read(buf: bytes) -> ErrorKinds:
         of = dict(_fields(buf))
-        return ErrorKinds(kinds(buf), int(of.get(2, 0)), int(of.get(3, 0)), int(of.get(4, 0)), bool(of.get(5, 0)))
+        index, total = bytes(of.get(6, b"")).decode(), int(of.get(7, 0))
+        return ErrorKinds(kinds(buf), int(of.get(2, 0)), int(of.get(3, 0)), int(of.get(4, 0)), bool(of.get(5, 0)), index, total)
 
     return Call("ListErrors", _texts(1, types) + text(2, where) + integer(3, limit), read, True)
 

@@ -128,7 +128,9 @@ final class Messages {
         e.getTasks(),
         e.getOthers(),
         e.getRead(),
-        e.getComplete());
+        e.getComplete(),
+        e.getIndex(),
+        e.getTotal());
   }
 
   private static ErrorKind kind(Api.ErrorKind k) {
