@@ -36,7 +36,14 @@ func (d *damages) add(err error) error {
 // readable, by a scan and by a lookup. Every row must have exactly its index entries, its unique
 // key and its parts, and each of these must have a row. The error joins one error for each
 // damaged place, up to maxDamages.
+//
+// A store that is not damaged is read once. The damage of another one is found by further readings that keep all keys in memory.
 func (v *View) Check() error {
+	if ok, err := v.agrees(); err == nil && ok {
+		return nil
+	} else if undamaged(err) != nil {
+		return v.db.fail("check", err)
+	}
 	var found damages
 	want, err := v.expected(&found)
 	if err == nil {

@@ -114,6 +114,9 @@ func filled(t *testing.T, n int) (*sorted, *DB) {
 func TestCheckFindsWhatIsMissingOrLeftOver(t *testing.T) {
 	s, db := filled(t, 2)
 	v := db.Read(s)
+	if ok, err := v.agrees(); err != nil || !ok {
+		t.Fatalf("one reading of all keys says %v, %v", ok, err)
+	}
 	if err := v.Check(); err != nil {
 		t.Fatal(err)
 	}

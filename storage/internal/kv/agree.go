@@ -1,0 +1,155 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+
+	"github.com/taskengine/taskengine/task"
+)
+
+// agrees reads the whole store once, and reports whether the keys that exist are those that must exist because of the rows, with their values.
+// It compares sums of hashes of 128 bits, so that its memory does not grow with the rows. It also reports false if a key cannot be
+// read or found, or the keys are in another order than theirs; the reason is not known then.
+func (v *View) agrees() (ok bool, err error) {
+	p := pass{View: v, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, lent: make(map[string]*lent), fails: make(map[string]uint64)}
+	c, err := v.r.Scan(nil, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if p.seek, err = v.r.Scan(nil, nil); err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, p.seek.Close()) }()
+	for ok := c.First(); ok; ok = c.Next() {
+		if p.before != nil && bytes.Compare(p.before, c.Key()) >= 0 {
+			return false, nil
+		}
+		p.before = append(p.before[:0], c.Key()...)
+		if agrees, err := p.see(c); err != nil || !agrees {
+			return false, err
+		}
+	}
+	if err := c.Err(); err != nil {
+		return false, err
+	}
+	for key, l := range p.lent {
+		p.expect(appendLentKey(nil, key), appendLent(nil, l))
+	}
+	for key, n := range p.fails {
+		p.expect([]byte(key), appendNumber(nil, n))
+	}
+	return p.expected == p.existing, nil
+}
+
+// pass is a pass over all keys.
+type pass struct {
+	*View
+	seeds              [2]maphash.Seed
+	expected, existing [2]uint64         // sums of the hashes of keys with their values
+	lent               map[string]*lent  // the priorities that the rows of ordering keys lend
+	fails              map[string]uint64 // the counters of rows in error, by their keys
+	seek               Cursor            // for lookups of keys that verbs find by scans alone
+	before             []byte            // the key before; nil before the first
+	e                  entries
+	key, buf           []byte // scratch
+}
+
+func (p *pass) expect(key, value []byte) { p.add(&p.expected, key, value) }
+
+func (p *pass) add(to *[2]uint64, key, value []byte) {
+	p.buf = append(append(binary.AppendUvarint(p.buf[:0], uint64(len(key))), key...), value...)
+	for i, seed := range p.seeds {
+		to[i] += maphash.Bytes(seed, p.buf)
+	}
+}
+
+// see takes the key at the cursor into account. It reports false if it is damaged.
+func (p *pass) see(c Cursor) (ok bool, err error) {
+	key := c.Key()
+	value, err := c.Value()
+	if err == nil && key[0] == prefixRecord {
+		err = p.record(key, value)
+	}
+	if err != nil {
+		return false, undamaged(err)
+	}
+	switch key[0] {
+	case prefixReady, prefixDue, prefixNever, prefixSeat, prefixKind, prefixFailed:
+		if !p.seek.Seek(key) || !bytes.Equal(p.seek.Key(), key) {
+			return false, undamaged(p.seek.Err())
+		}
+	default:
+		var same []byte
+		if key[0] != prefixRecord {
+			same = value
+		}
+		if err := p.ask(key, same); err != nil {
+			return false, undamaged(err)
+		}
+	}
+	switch key[0] {
+	case prefixRecord, prefixMeta:
+	case prefixCheckpoint, prefixChildren, prefixSignals, prefixHistory, prefixResult, prefixPayload:
+		p.add(&p.existing, key, nil)
+	default:
+		p.add(&p.existing, key, value)
+	}
+	return true, nil
+}
+
+// undamaged returns err unless it says that the store is damaged.
+func undamaged(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		return nil
+	}
+	return err
+}
+
+// record expects the keys of a row.
+func (p *pass) record(key, value []byte) error {
+	id, err := idOf(key)
+	if err != nil {
+		return err
+	}
+	r, err := decodeRecord(id, value, &p.db.intern)
+	if err != nil {
+		return err
+	}
+	p.e.of(&r.Task)
+	if r.Lends() {
+		if p.lent[r.OrderingKey] == nil {
+			p.lent[r.OrderingKey] = new(lent)
+		}
+		p.lent[r.OrderingKey].add(&r.Task, 1)
+	}
+	if len(p.e.failures) > 0 {
+		p.fails[string(p.e.failures)]++
+	}
+	if len(p.e.ready) > 0 {
+		p.expect(p.e.ready, p.e.readyValue)
+	}
+	if len(p.e.seat) > 0 {
+		p.expect(p.e.seat, id[:])
+	}
+	if r.Turn == task.Head {
+		p.expect(appendHeadKey(nil, r.OrderingKey), id[:])
+	}
+	for _, entry := range [...][]byte{p.e.due, p.e.kind, p.e.failed} {
+		if len(entry) > 0 {
+			p.expect(entry, nil)
+		}
+	}
+	if r.Key != "" {
+		p.expect(appendUniqueKey(nil, &r.Task), id[:])
+	}
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData, farChildren} {
+		if r.far&bit != 0 {
+			p.key = appendIDKey(p.key[:0], partPrefix(bit), id)
+			p.expect(p.key, nil)
+		}
+	}
+	return nil
+}
