@@ -12,8 +12,8 @@ import (
 // agrees reads the whole store once, and reports whether the keys that exist are those that must exist because of the rows, with their values.
 // It compares sums of hashes of 128 bits, so that its memory does not grow with the rows. It also reports false if a key cannot be
 // read or found, or the keys are in another order than theirs; the reason is not known then.
-func (v *View) agrees() (ok bool, err error) {
-	p := pass{View: v, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, lent: make(map[string]*lent), fails: make(map[string]uint64)}
+func (v *View) agrees(progress func(rows int64) error) (ok bool, err error) {
+	p := pass{View: v, progress: progress, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, lent: make(map[string]*lent), fails: make(map[string]uint64)}
 	c, err := v.r.Scan(nil, nil)
 	if err != nil {
 		return false, err
@@ -44,6 +44,9 @@ func (v *View) agrees() (ok bool, err error) {
 	return p.expected == p.existing, nil
 }
 
+// rowsOfProgress is after how many rows a check reports its progress.
+const rowsOfProgress = 1000
+
 // pass is a pass over all keys.
 type pass struct {
 	*View
@@ -53,6 +56,8 @@ type pass struct {
 	fails              map[string]uint64 // the counters of rows in error, by their keys
 	seek               Cursor            // for lookups of keys that verbs find by scans alone
 	before             []byte            // the key before; nil before the first
+	rows               int64             // that were read
+	progress           func(rows int64) error
 	e                  entries
 	key, buf           []byte // scratch
 }
@@ -117,6 +122,11 @@ func (p *pass) record(key, value []byte) error {
 	r, err := decodeRecord(id, value, &p.db.intern)
 	if err != nil {
 		return err
+	}
+	if p.rows++; p.progress != nil && p.rows%rowsOfProgress == 0 {
+		if err := p.progress(p.rows); err != nil {
+			return err
+		}
 	}
 	p.e.of(&r.Task)
 	if r.Lends() {

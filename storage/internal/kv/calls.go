@@ -104,6 +104,10 @@ func (c *Calls) Setting(ctx context.Context, name string) ([]byte, error) {
 }
 
 // Check reads the whole store and returns its damages as an error, or nil.
-func (c *Calls) Check(ctx context.Context) error {
-	return c.view(ctx, "check", func(v *View) error { return v.Check() })
+func (c *Calls) Check(ctx context.Context) error { return c.CheckWith(ctx, nil) }
+
+// CheckWith is Check. Now and then it calls progress, unless that is nil, with the number of rows that it has read. If progress returns an error, the
+// check ends with that.
+func (c *Calls) CheckWith(ctx context.Context, progress func(rows int64) error) error {
+	return c.view(ctx, "check", func(v *View) error { return v.check(progress) })
 }

@@ -38,8 +38,11 @@ func (d *damages) add(err error) error {
 // damaged place, up to maxDamages.
 //
 // A store that is not damaged is read once. The damage of another one is found by further readings that keep all keys in memory.
-func (v *View) Check() error {
-	if ok, err := v.agrees(); err == nil && ok {
+func (v *View) Check() error { return v.check(nil) }
+
+// check is Check, and calls progress with the number of rows that it has read.
+func (v *View) check(progress func(rows int64) error) error {
+	if ok, err := v.agrees(progress); err == nil && ok {
 		return nil
 	} else if undamaged(err) != nil {
 		return v.db.fail("check", err)

@@ -114,7 +114,7 @@ func filled(t *testing.T, n int) (*sorted, *DB) {
 func TestCheckFindsWhatIsMissingOrLeftOver(t *testing.T) {
 	s, db := filled(t, 2)
 	v := db.Read(s)
-	if ok, err := v.agrees(); err != nil || !ok {
+	if ok, err := v.agrees(nil); err != nil || !ok {
 		t.Fatalf("one reading of all keys says %v, %v", ok, err)
 	}
 	if err := v.Check(); err != nil {
@@ -171,6 +171,19 @@ func TestCheckNamesEveryValueThatCannotBeRead(t *testing.T) {
 	}
 	if err := v.Check(); !errors.Is(err, ErrDamaged) || strings.Count(err.Error(), "\n") != maxDamages || !strings.Contains(err.Error(), "more places") {
 		t.Errorf("without any value: %v", err)
+	}
+}
+
+func TestACheckReportsItsProgressAndEndsIfThatFails(t *testing.T) {
+	s, db := filled(t, rowsOfProgress)
+	v := db.Read(s)
+	var rows []int64
+	if err := v.check(func(n int64) error { rows = append(rows, n); return nil }); err != nil || !slices.Equal(rows, []int64{rowsOfProgress, 2 * rowsOfProgress, 3 * rowsOfProgress}) {
+		t.Errorf("got %v, %v", rows, err)
+	}
+	end := errors.New("enough")
+	if err := v.check(func(int64) error { return end }); !errors.Is(err, end) || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
 	}
 }
 

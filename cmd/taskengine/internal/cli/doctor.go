@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ The exit code is 1 if there is a finding of the severity error.
 ` + locationHelp + `
 
 A store in files must not be in use, and is read as a whole: every index is checked against the
-tasks. If a node must not stop, examine a backup of its store. PostgreSQL is examined while
+tasks. If that takes long, the progress is on the standard error. If a node must not stop, examine a backup of its store. PostgreSQL is examined while
 nodes use it: the tasks that have not ended are read once, and beyond that its own statistics.
 Let the role be a member of pg_read_all_stats, so that it sees the sessions of others.`,
 		Args: cobra.ExactArgs(1),
@@ -35,6 +36,7 @@ Let the role be a member of pg_read_all_stats, so that it sees the sessions of o
 				return err
 			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error {
+				options.Progress = a.notesOf(time.Now, "taskengine doctor: tasks that were read")
 				found, err := doctor.Examine(ctx, p, options, a.warnings())
 				if err != nil {
 					return database.OneLine(err)
@@ -46,6 +48,26 @@ Let the role be a member of pg_read_all_stats, so that it sees the sessions of o
 	cmd.Flags().BoolVar(&options.Keys, "keys", false, "say which keys of encoding are in use: all tasks are read")
 	cmd.Flags().StringVar(&schema, "schema", "", "the schema, if the store is in PostgreSQL")
 	return cmd
+}
+
+// progressEvery is how long a command is silent at first, and between two lines about its progress.
+const progressEvery = 5 * time.Second
+
+// notesOf returns a function that notes how many of a total were done, at most once in a while.
+func (a *app) notesOf(now func() time.Time, doing string) func(done, total int64) {
+	last := now()
+	return func(done, total int64) {
+		at := now()
+		if at.Sub(last) < progressEvery {
+			return
+		}
+		last = at
+		if total > 0 {
+			a.note("%s: %d of %d (%d%%)", doing, done, total, min(100, 100*done/total))
+		} else {
+			a.note("%s: %d", doing, done)
+		}
+	}
 }
 
 // showFindings shows findings, the worst first. It returns an error if one of them is an error.

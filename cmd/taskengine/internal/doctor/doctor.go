@@ -55,6 +55,9 @@ func (f *Findings) add(s Severity, check, what, why, do string) {
 // Options select further examinations.
 type Options struct {
 	Keys bool // the encryption keys of the tasks; this reads all tasks
+
+	// Progress is called while a store in files is read, with how many of its tasks were read; nil is never. A total of zero is not known.
+	Progress func(read, total int64)
 }
 
 // Examine examines the store at p and its coordinator, and each database if there are several. It changes nothing. An
@@ -152,7 +155,7 @@ func examineOne(ctx context.Context, p stores.Location, o Options, log *slog.Log
 		examineTables(ctx, &found, p, h)
 		return found, nil
 	}
-	return found, examineFiles(ctx, &found, p, s, manifest)
+	return found, examineFiles(ctx, &found, p, s, manifest, o.Progress)
 }
 
 // ago writes how long before now t was.

@@ -42,12 +42,9 @@ type survey struct {
 const pastKeepMost = 100_000
 
 // examineFiles reads all of a store in files; manifest is nil if it is no backup.
-func examineFiles(ctx context.Context, found *Findings, p stores.Location, s stores.Store, manifest *backup.Manifest) error {
+func examineFiles(ctx context.Context, found *Findings, p stores.Location, s stores.Store, manifest *backup.Manifest, progress func(read, total int64)) error {
 	f := files{manifest: manifest, rows: survey{now: time.Now()}}
-	checker, ok := s.(interface{ Check(context.Context) error })
-	if ok {
-		f.damage = checker.Check(ctx)
-	}
+	f.damage = check(ctx, s, progress)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -63,6 +60,32 @@ func examineFiles(ctx context.Context, found *Findings, p stores.Location, s sto
 	}
 	judgeFiles(found, &f)
 	return ctx.Err()
+}
+
+// check returns the damages of a store that checks itself.
+func check(ctx context.Context, s stores.Store, progress func(read, total int64)) error {
+	checker, ok := s.(interface {
+		CheckWith(ctx context.Context, progress func(rows int64) error) error
+	})
+	if !ok {
+		return nil
+	}
+	var total int64
+	if progress != nil {
+		counts, err := s.Count(ctx, storage.Filter{}) // an error is one of the check, too
+		for _, n := range counts {
+			total += n
+		}
+		if err != nil {
+			total = 0
+		}
+	}
+	return checker.CheckWith(ctx, func(rows int64) error {
+		if progress != nil {
+			progress(rows, total)
+		}
+		return ctx.Err()
+	})
 }
 
 // measure reads the size of the store and the free space of its disk.
