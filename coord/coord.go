@@ -161,6 +161,9 @@ const LimitsSetting = "limits"
 // display.
 const SecretSetting = "secret"
 
+// TokensSetting is the name of the setting with the tokens of clients. Package server/tokens defines its value. It is not for display.
+const TokensSetting = "tokens"
+
 // Config keeps settings that may change while nodes run. A setting has a name, and a value for each
 // of some scopes. A name and a scope may be any valid UTF-8 without NUL, "" included.
 type Config interface {

@@ -79,10 +79,12 @@ func (a *API) admitCaller(ctx context.Context, c *caller, method string) (contex
 
 // tokenOf returns the token of a caller, or an error if it does not allow the method, such as one that was revoked since.
 func (a *API) tokenOf(c *caller) (*access.Token, error) {
-	t := a.tokens().Find(c.hash)
+	t, err := a.tokens().Check(c.hash)
 	switch {
-	case t == nil:
-		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the node does not know the token: it was revoked, or is one of another cluster; taskengine token list shows which there are"))
+	case errors.Is(err, access.ErrDoubt):
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	case err != nil:
+		return nil, connect.NewError(connect.CodeUnauthenticated, err)
 	case c.right.role != "" && !t.May(c.right.role):
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which the token %s does not have", c.method, c.right.role, t.Name))
 	case c.right.of == ofAll && !t.IsForAll():

@@ -11,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/bulk/jobs"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/schedule/scheduler"
+	"github.com/taskengine/taskengine/server/tokens"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/timeslice"
@@ -42,6 +43,13 @@ var codes = []struct {
 	{jobs.ErrUnknown, connect.CodeNotFound},
 	{jobs.ErrTaken, connect.CodeAlreadyExists},
 	{jobs.ErrBusy, connect.CodeAborted},
+	{tokens.ErrUnknown, connect.CodeNotFound},
+	{tokens.ErrTaken, connect.CodeAlreadyExists},
+	{tokens.ErrInvalid, connect.CodeInvalidArgument},
+	{tokens.ErrNotAllowed, connect.CodeFailedPrecondition},
+	{tokens.ErrMore, connect.CodePermissionDenied},
+	{tokens.ErrBusy, connect.CodeAborted},
+	{tokens.ErrUnavailable, connect.CodeUnavailable},
 	{runner.ErrInvalid, connect.CodeInvalidArgument},
 	{runner.ErrNoWorkflow, connect.CodeFailedPrecondition},
 	{runner.ErrUnreadable, connect.CodeFailedPrecondition},

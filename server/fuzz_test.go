@@ -33,6 +33,7 @@ var methods = []string{
 	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
 	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
 	"SetTask", "DeleteTask", "PreviewBulkJob", "StartBulkJob", "ListBulkJobs", "GetBulkJob", "PauseBulkJob", "ContinueBulkJob", "SetBulkJobRate", "StopBulkJob",
+	"AddToken", "ListTokens", "RevokeToken", "RotateToken",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
@@ -168,6 +169,10 @@ func seed(f *testing.F) {
 		&taskenginev1.ContinueBulkJobRequest{Name: "job", By: "b", Reason: "r"},
 		&taskenginev1.SetBulkJobRateRequest{Name: "job", By: "b", Rate: 3},
 		&taskenginev1.StopBulkJobRequest{Name: "job", By: "b", Reason: "r"},
+		&taskenginev1.AddTokenRequest{Name: "n", Roles: []string{"view"}, Types: []string{"idle"}, ExpiresIn: durationpb.New(time.Hour), By: "b"},
+		&taskenginev1.ListTokensRequest{Revoked: true},
+		&taskenginev1.RevokeTokenRequest{Name: "n", Force: true, By: "b"},
+		&taskenginev1.RotateTokenRequest{Name: "n", Grace: durationpb.New(time.Minute), By: "b"},
 		&taskenginev1.RetrySlicesRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), Until: timestamppb.New(time.Unix(1<<30, 0))},
 	} {
 		name := strings.TrimSuffix(string(m.ProtoReflect().Descriptor().Name()), "Request")

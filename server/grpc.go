@@ -134,6 +134,10 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "ContinueBulkJob", a.ContinueBulkJob),
 		unary(a, "SetBulkJobRate", a.SetBulkJobRate),
 		unary(a, "StopBulkJob", a.StopBulkJob),
+		unary(a, "AddToken", a.AddToken),
+		unary(a, "ListTokens", a.ListTokens),
+		unary(a, "RevokeToken", a.RevokeToken),
+		unary(a, "RotateToken", a.RotateToken),
 		unary(a, "Version", a.Version),
 	}
 }

@@ -39,6 +39,7 @@ type Metrics struct {
 	slices  atomic.Pointer[[]slicesSeen]                 // likewise; nil while this node does not know them; WatchSlices stores them
 	overdue atomic.Pointer[overdue]                      // likewise; nil while this node does not know it; WatchSchedules stores it
 	hooks   atomic.Pointer[func() map[string]HookCounts] // likewise; nil before WatchHooks
+	tokens  atomic.Pointer[func() time.Duration]         // likewise; nil before WatchTokens
 }
 
 // nodeParts are the parts of a running node that health and metrics read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,7 +40,11 @@ func (c *AdminConfig) admits(r *http.Request) (who string, code int, problem str
 		return byAdminToken, 0, ""
 	}
 	if c.Tokens != nil {
-		if t := c.Tokens().Find(access.HashOf(access.Bearer(r.Header.Get("Authorization")))); t != nil {
+		t, err := c.Tokens().Check(access.HashOf(access.Bearer(r.Header.Get("Authorization"))))
+		switch {
+		case errors.Is(err, access.ErrDoubt):
+			return access.Unknown, http.StatusServiceUnavailable, err.Error()
+		case err == nil:
 			if t.May(access.Admin) && t.IsForAll() {
 				return t.Name, 0, ""
 			}

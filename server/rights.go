@@ -112,6 +112,10 @@ var rights = map[string]right{
 	"DeleteSchedule":  {access.Admin, ofAll},
 	"DeleteSchedules": {access.Admin, ofAll},
 	"TestAlerts":      {access.Admin, ofAll},
+	"AddToken":        {access.Admin, ofAll},
+	"ListTokens":      {access.Admin, ofAll},
+	"RevokeToken":     {access.Admin, ofAll},
+	"RotateToken":     {access.Admin, ofAll},
 
 	"Version": {"", ofNone},
 }

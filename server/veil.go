@@ -38,9 +38,10 @@ func (a *API) veilOf(ctx context.Context) *veil {
 	if c == nil {
 		return nil
 	}
-	t, redacts := a.tokens().Find(c.hash), *a.redaction.Load()
+	redacts := *a.redaction.Load()
+	t, err := a.tokens().Check(c.hash)
 	switch {
-	case t == nil: // it was revoked since
+	case err != nil: // it is not valid any more
 		return &veil{a, ctx, false, redacts}
 	case t.May(access.Submit) && (t.May(access.Reveal) || len(redacts) == 0):
 		return nil

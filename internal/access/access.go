@@ -45,12 +45,19 @@ type Token struct {
 	Roles   []Role    // at least one
 	Types   []string  // of tasks; * at the end of one stands for all that begin so; empty: all types
 	Created time.Time // to be read
+	Expires time.Time // zero: never
 }
 
 // May reports whether the token has a role, or one that includes it.
 func (t *Token) May(r Role) bool {
 	return slices.ContainsFunc(t.Roles, func(has Role) bool { return has.includes(r) })
 }
+
+// ManagesTokens reports whether the token may make and revoke tokens.
+func (t *Token) ManagesTokens() bool { return t.May(Admin) && t.IsForAll() }
+
+// IsOver reports whether the token has expired at a time.
+func (t *Token) IsOver(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 // IsForAll reports whether the token is for all types.
 func (t *Token) IsForAll() bool { return len(t.Types) == 0 }
@@ -63,8 +70,8 @@ func (t *Token) IsFor(typ string) bool {
 	})
 }
 
-// check returns an error if the token cannot be as it is. The error completes a sentence about it.
-func (t *Token) check() error {
+// Check returns an error if the token cannot be as it is. The error completes a sentence about it.
+func (t *Token) Check() error {
 	if err := checkName(t.Name); err != nil {
 		return err
 	}
@@ -109,35 +116,3 @@ const (
 	Local   = "local"   // on the Unix socket
 	Unknown = "unknown" // elsewhere, on nodes that want no tokens
 )
-
-// Tokens are the tokens that are valid. They do not change.
-type Tokens struct {
-	list   []Token
-	byHash map[Hash]*Token
-}
-
-// NewTokens returns a set of tokens, or says which of them cannot be.
-func NewTokens(list []Token) (*Tokens, error) {
-	t := &Tokens{list: slices.Clone(list), byHash: make(map[Hash]*Token, len(list))}
-	names := make(map[string]bool, len(list))
-	for i := range t.list {
-		one := &t.list[i]
-		if err := one.check(); err != nil {
-			return nil, fmt.Errorf("token %d of %d %w", i+1, len(list), err)
-		}
-		if names[one.Name] {
-			return nil, fmt.Errorf("two tokens have the name %s", one.Name)
-		}
-		if t.byHash[one.Hash] != nil {
-			return nil, fmt.Errorf("the tokens %s and %s have the same hash", t.byHash[one.Hash].Name, one.Name)
-		}
-		names[one.Name], t.byHash[one.Hash] = true, one
-	}
-	return t, nil
-}
-
-// Find returns the token with a hash; nil if there is none.
-func (t *Tokens) Find(h Hash) *Token { return t.byHash[h] }
-
-// List returns all tokens, the oldest first. The caller may change the slice, but not the tokens in it.
-func (t *Tokens) List() []Token { return slices.Clone(t.list) }

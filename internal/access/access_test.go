@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -204,6 +205,49 @@ func TestAWatchedFileIsReadAgain(t *testing.T) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("it is not read again")
 		}
+	}
+}
+
+// A token of the file hides one of the same hash, is never in doubt, and expires as the others do.
+func TestTokensOfAFileAreJoinedWithOthers(t *testing.T) {
+	one := func(name string, hash byte, expires int64) Token {
+		token := Token{Name: name, Hash: Hash{hash}, Roles: []Role{View}}
+		if expires != 0 {
+			token.Expires = time.Unix(expires, 0)
+		}
+		return token
+	}
+	file, err := NewTokens([]Token{one("a", 1, 0), one("b", 2, 100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doubt error
+	now := int64(99)
+	all := Join(file, []Token{one("c", 1, 0), one("d", 3, 0), one("d", 4, 100)}, func() error { return doubt }, func() time.Time { return time.Unix(now, 0) })
+	look := func() (got string) {
+		for hash := byte(1); hash <= 5; hash++ {
+			token, err := all.Check(Hash{hash})
+			switch {
+			case errors.Is(err, ErrUnknown):
+				got += " unknown"
+			case errors.Is(err, ErrExpired):
+				got += " expired"
+			case errors.Is(err, ErrDoubt):
+				got += " doubt"
+			default:
+				got += " " + token.Name
+			}
+		}
+		return got[1:]
+	}
+	if got := look(); got != "a b d d unknown" || len(all.List()) != 5 {
+		t.Errorf("they are %s", got)
+	}
+	if now = 100; look() != "a expired d expired unknown" {
+		t.Errorf("later they are %s", look())
+	}
+	if doubt = errors.New("no answer"); look() != "a expired doubt doubt doubt" {
+		t.Errorf("in doubt they are %s", look())
 	}
 }
 

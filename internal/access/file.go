@@ -28,6 +28,7 @@ type entry struct {
 	Roles   []Role    `json:"roles"`
 	Types   []string  `json:"types,omitempty"`
 	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 // Read reads a file of tokens. A field that this version does not know is an error: it may be a restriction.

@@ -354,7 +354,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	{
 		Of: "server",
 		May: []string{
-			"server/peer", "server/proto/...", "alert", "bulk", "bulk/jobs", "coord", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
+			"server/peer", "server/proto/...", "server/tokens", "alert", "bulk", "bulk/jobs", "coord", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
 			"internal/access", "internal/ratelog", "internal/redact", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
@@ -421,6 +421,11 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Of:  "taskenginetest",
 		May: []string{"engine", "task", "storage", "storage/memory"},
 		Why: "a program tests what it does with the engine, whatever its store is",
+	},
+	{
+		Of:  "server/tokens",
+		May: []string{"coord", "internal/access", "internal/wakeup"},
+		Why: "tokens are kept without the engine and the API",
 	},
 	{
 		Of:  "internal/machine",

@@ -31,6 +31,9 @@ func settingsOf(store storage.Store, isShared bool, alone *local.Node) coord.Con
 	return alone
 }
 
+// Settings returns the settings that the nodes of the cluster share, or that the store of a node alone keeps.
+func (k *Cluster) Settings() coord.Config { return k.settings }
+
 // LoadLimits passes the settings of limits to [Engine.Limit]. It must return before Run is called.
 func (k *Cluster) LoadLimits(ctx context.Context) error {
 	all, err := k.Limits(ctx)

@@ -63,8 +63,8 @@ func newRoot(a *app) *cobra.Command {
 		completed(group("source", "Look at sources of tasks, such as topics of Kafka and time slices of platforms, and order them",
 			newSourceList(a), newSourceShow(a), newSourcePause(a), newSourceResume(a), newSourceSeek(a),
 			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceReset(a), newSourceRetry(a)), a.completeSource),
-		group("token", "Make, list and revoke the tokens of clients, in the file of api.tokens",
-			newTokenCreate(a), newTokenList(a), newTokenRevoke(a)),
+		group("token", "Make, list and revoke the tokens of clients, which the cluster keeps, or a file",
+			newTokenAdd(a), newTokenList(a), newTokenRevoke(a), newTokenRotate(a), newTokenCreate(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),
@@ -112,7 +112,7 @@ const exitCodesHelp = `Exit codes:
      done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
-  4  there is no such task, ordering key, limit, schedule, silence or target of alerts
+  4  there is no such task, ordering key, limit, schedule, silence, token or target of alerts
   5  conflict: the task, the limit or the schedule has changed
   6  not allowed: by the state of the task, or by the token
   7  the node cannot be reached or is stopping, or the time is over

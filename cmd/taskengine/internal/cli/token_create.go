@@ -13,32 +13,32 @@ import (
 
 func newTokenCreate(a *app) *cobra.Command {
 	var flags tokensFlags
-	var roles, types []string
+	var rights roleFlags
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token for clients, and print it",
-		Long: `Make a token, and print it to the standard output. It is printed this once: the file has its
-hash alone. NAME appears in lists and in the audit log. Nodes that use the file accept the
-token within about two seconds; copy the file to the nodes on other machines.
+		Short: "Make a token for clients in a file, and print it",
+		Long: `Make a token in the file of api.tokens, and print it to the standard output; token add makes one
+that the cluster keeps. It is printed this once: the file has its hash alone. NAME appears in
+lists and in the audit log. Nodes that use the file accept the token within about two seconds;
+copy the file to the nodes on other machines.
 
-Roles:
-  view     see tasks without their content, types, limits and schedules
-  submit   as view with content, and add tasks
-  work     run tasks as a worker
-  manage   as view, and change tasks, keys, types, limits, schedules and alerts
-  operate  as submit and manage
-  reveal   beside another role: see redacted values
-  admin    everything`,
+` + rolesHelp,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := flags.path(a)
 			if err != nil {
 				return err
 			}
 			text := access.NewText()
-			made := access.Token{Name: args[0], Hash: access.HashOf(text), Types: types, Created: time.Now().UTC().Truncate(time.Second)}
-			for _, r := range roles {
+			made := access.Token{Name: args[0], Hash: access.HashOf(text), Types: rights.types, Created: time.Now().UTC().Truncate(time.Second)}
+			for _, r := range rights.roles {
 				made.Roles = append(made.Roles, access.Role(r))
+			}
+			if cmd.Flags().Changed("expires") {
+				if rights.expires == 0 {
+					return exit.Errorf(exit.Usage, "--expires is 0s; leave it out for a token that does not expire")
+				}
+				made.Expires = made.Created.Add(time.Duration(rights.expires))
 			}
 			if _, err := access.NewTokens([]access.Token{made}); err != nil {
 				return exit.With(exit.Usage, err)
@@ -60,10 +60,6 @@ Roles:
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringSliceVar(&roles, "role", nil, "the rights of the token: view, submit, work, manage, operate, reveal or admin; may be given more than once")
-	cmd.Flags().StringSliceVar(&types, "type", nil, "the types of tasks that it is for, such as mail or mail-*; may be given more than once (by default all)")
-	if err := cmd.MarkFlagRequired("role"); err != nil {
-		panic(err) // there is such a flag
-	}
+	rights.add(cmd)
 	return cmd
 }

@@ -7,43 +7,92 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/internal/access"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 func newTokenList(a *app) *cobra.Command {
 	var flags tokensFlags
+	var revoked bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens of clients",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			path, err := flags.path(a)
-			if err != nil {
-				return err
+		Long: `List the tokens that the cluster keeps, and those of the file of the node; or, with --file or
+--config, those of a file.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if flags.isGiven() {
+				return a.listFile(&flags)
 			}
-			tokens, err := access.Read(path)
-			if err != nil {
-				return err
-			}
-			var rows [][]string
-			for _, t := range tokens.List() {
-				if a.json() {
-					if err := a.printJSON(tokenToJSON(t, "")); err != nil {
-						return err
-					}
-					continue
+			return a.with(func(c *client) error {
+				res, err := call(cmd.Context(), c, c.ListTokens, &taskenginev1.ListTokensRequest{Revoked: revoked})
+				if err != nil {
+					return err
 				}
-				roles := make([]string, len(t.Roles))
-				for i, r := range t.Roles {
-					roles[i] = string(r)
-				}
-				rows = append(rows, []string{t.Name, strings.Join(roles, ","), strings.Join(t.Types, ","), t.Created.Format(time.RFC3339)})
-			}
-			if a.json() {
-				return nil
-			}
-			return a.printTable([]string{"NAME", "ROLES", "TYPES", "CREATED"}, rows)
+				return a.showTokens(res.GetTokens())
+			})
 		},
 	}
-	flags.add(cmd)
+	flags.addFor(cmd)
+	cmd.Flags().BoolVar(&revoked, "revoked", false, "also those that were revoked, or have expired, in the last 30 days")
 	return cmd
+}
+
+// listFile writes the tokens of a file.
+func (a *app) listFile(flags *tokensFlags) error {
+	path, err := flags.path(a)
+	if err != nil {
+		return err
+	}
+	tokens, err := access.Read(path)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, t := range tokens.List() {
+		if a.json() {
+			if err := a.printJSON(tokenToJSON(t, "")); err != nil {
+				return err
+			}
+			continue
+		}
+		roles := make([]string, len(t.Roles))
+		for i, r := range t.Roles {
+			roles[i] = string(r)
+		}
+		expires := ""
+		if !t.Expires.IsZero() {
+			expires = t.Expires.Format(time.RFC3339)
+		}
+		rows = append(rows, []string{t.Name, strings.Join(roles, ","), strings.Join(t.Types, ","), t.Created.Format(time.RFC3339), expires})
+	}
+	if a.json() {
+		return nil
+	}
+	return a.printTable([]string{"NAME", "ROLES", "TYPES", "CREATED", "EXPIRES"}, rows, "EXPIRES")
+}
+
+// showTokens writes tokens of a node as rows, or each as a line of JSON.
+func (a *app) showTokens(all []*taskenginev1.Token) error {
+	if a.json() {
+		return printMessages(a, all)
+	}
+	rows := make([][]string, len(all))
+	for i, t := range all {
+		by, earlier, revoked := t.GetBy(), "", ""
+		if t.GetInFile() {
+			by = "file"
+		}
+		if t.GetEarlierUntil() != nil {
+			earlier = "until " + when(t.GetEarlierUntil())
+		}
+		if t.GetRevokedAt() != nil {
+			revoked = when(t.GetRevokedAt()) + " by " + t.GetRevokedBy()
+		}
+		rows[i] = []string{
+			t.GetName(), t.GetState(), strings.Join(t.GetRoles(), ","), strings.Join(t.GetTypes(), ","), when(t.GetCreatedAt()), by,
+			when(t.GetExpiresAt()), when(t.GetRotatedAt()), earlier, revoked,
+		}
+	}
+	return a.printTable([]string{"NAME", "STATE", "ROLES", "TYPES", "CREATED", "BY", "EXPIRES", "ROTATED", "EARLIER SECRET", "REVOKED"}, rows,
+		"TYPES", "EXPIRES", "ROTATED", "EARLIER SECRET", "REVOKED")
 }

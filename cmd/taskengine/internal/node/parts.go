@@ -24,7 +24,6 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/internal/redact"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/schedule"
@@ -52,10 +51,10 @@ type parts struct {
 	sources  *consume.Sources
 	slices   *slicer.Sources
 	failures *server.FailureLog
-	spans    *traces.Sender        // nil without tracing
-	tokens   func() *access.Tokens // of clients; nil if they need none
-	audit    *slog.Logger          // nil for none
-	stop     func(reason error)    // drains the node
+	spans    *traces.Sender     // nil without tracing
+	tokens   *clientTokens      // nil if clients need none
+	audit    *slog.Logger       // nil for none
+	stop     func(reason error) // drains the node
 	engine   *engine.Engine
 	alerts   *alerting.Alerting
 	service  *server.API
@@ -102,6 +101,9 @@ func (p *parts) open(ctx context.Context) error {
 	if err := p.openEngine(ctx); err != nil {
 		return err
 	}
+	if err := p.openKept(ctx); err != nil {
+		return err
+	}
 	p.openAlerts()
 	p.openHooks()
 	return p.openAPI(ctx, share.API)
@@ -126,7 +128,7 @@ func (p *parts) close() {
 
 // openAccess opens the tokens and the audit log of both listeners.
 func (p *parts) openAccess() (err error) {
-	if p.tokens, err = p.openTokens(); err != nil {
+	if err := p.openTokens(); err != nil {
 		return err
 	}
 	p.audit, err = p.openAudit()
@@ -143,7 +145,7 @@ func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 	}
 	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, n.Config.Admin.AsksClients(), server.ListenConfig{Strict: true, MaxConnections: connections, TLS: encryption, Handler: server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
-		Token: n.Config.Admin.Token.Reveal(), Tokens: p.tokens, Distrusts: n.Config.Distrusts(), Audit: p.audit,
+		Token: n.Config.Admin.Token.Reveal(), Tokens: p.tokens.valid(), Distrusts: n.Config.Distrusts(), Audit: p.audit,
 	})})
 	if err == nil {
 		p.add("the admin listener", p.admin.close)
@@ -329,7 +331,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 		return err
 	}
 	conf := server.APIConfig{
-		Redaction: redaction, Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
+		Redaction: redaction, Tokens: p.tokens.valid(), Kept: p.tokens.keeper(), Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Slices: p.slices, Workflows: n.Config.Workflows,
 		Register: func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error) {
 			p.handlers.registerWorkers(r, permit, adds, p.engine)
@@ -383,28 +385,6 @@ func redactionOf(c *config.Config) (server.Redaction, error) {
 		}
 	}
 	return all, nil
-}
-
-// openTokens reads the tokens of clients, now and after each change, and returns a function for the valid ones; nil if clients
-// need none.
-func (p *parts) openTokens() (func() *access.Tokens, error) {
-	file := p.node.Config.API.Tokens
-	if file == "" {
-		return nil, nil
-	}
-	tokens, err := access.Open(file, p.node.Log)
-	if err != nil {
-		return nil, fmt.Errorf("api.tokens: %w; taskengine token create makes such a file", err)
-	}
-	watching, stop := context.WithCancel(context.Background())
-	var watch sync.WaitGroup
-	watch.Go(func() { tokens.Watch(watching) })
-	p.add("the tokens", func(context.Context) error {
-		stop()
-		watch.Wait()
-		return nil
-	})
-	return tokens.Tokens, nil
 }
 
 // socketAddress returns the address of a socket; "" if there is none.

@@ -6352,6 +6352,579 @@ func (x *DrainNodeResponse) GetNode() *Node {
 	return nil
 }
 
+// Token is what a client may do, without its secret.
+type Token struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // valid, expired or revoked
+	Roles         []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	Types         []string               `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"` // of tasks; empty: all
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                                // who added it; empty for one of a file
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // absent: never
+	InFile        bool                   `protobuf:"varint,8,opt,name=in_file,json=inFile,proto3" json:"in_file,omitempty"`         // it is in the file of the node that was asked, and not kept by the cluster
+	RotatedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=rotated_at,json=rotatedAt,proto3" json:"rotated_at,omitempty"` // when it got its secret; absent: when it was added
+	RotatedBy     string                 `protobuf:"bytes,10,opt,name=rotated_by,json=rotatedBy,proto3" json:"rotated_by,omitempty"`
+	EarlierUntil  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=earlier_until,json=earlierUntil,proto3" json:"earlier_until,omitempty"` // until when a secret from before the rotation is accepted, if one is
+	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	RevokedBy     string                 `protobuf:"bytes,13,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Token) Reset() {
+	*x = Token{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Token) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Token) ProtoMessage() {}
+
+func (x *Token) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Token.ProtoReflect.Descriptor instead.
+func (*Token) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *Token) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Token) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Token) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Token) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *Token) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Token) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Token) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Token) GetInFile() bool {
+	if x != nil {
+		return x.InFile
+	}
+	return false
+}
+
+func (x *Token) GetRotatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RotatedAt
+	}
+	return nil
+}
+
+func (x *Token) GetRotatedBy() string {
+	if x != nil {
+		return x.RotatedBy
+	}
+	return ""
+}
+
+func (x *Token) GetEarlierUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EarlierUntil
+	}
+	return nil
+}
+
+func (x *Token) GetRevokedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RevokedAt
+	}
+	return nil
+}
+
+func (x *Token) GetRevokedBy() string {
+	if x != nil {
+		return x.RevokedBy
+	}
+	return ""
+}
+
+type AddTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                            // 1 to 100 letters, digits, and . _ - @
+	Roles         []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`                          // at least one
+	Types         []string               `protobuf:"bytes,3,rep,name=types,proto3" json:"types,omitempty"`                          // of tasks; * at the end of one stands for all that begin so; empty: all types
+	ExpiresIn     *durationpb.Duration   `protobuf:"bytes,4,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"` // absent: it does not expire
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                // who asks, as the client says
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddTokenRequest) Reset() {
+	*x = AddTokenRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddTokenRequest) ProtoMessage() {}
+
+func (x *AddTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddTokenRequest.ProtoReflect.Descriptor instead.
+func (*AddTokenRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *AddTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AddTokenRequest) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *AddTokenRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *AddTokenRequest) GetExpiresIn() *durationpb.Duration {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return nil
+}
+
+func (x *AddTokenRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type AddTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Secret        string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"` // that requests send
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddTokenResponse) Reset() {
+	*x = AddTokenResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddTokenResponse) ProtoMessage() {}
+
+func (x *AddTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddTokenResponse.ProtoReflect.Descriptor instead.
+func (*AddTokenResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *AddTokenResponse) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *AddTokenResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+type ListTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revoked       bool                   `protobuf:"varint,1,opt,name=revoked,proto3" json:"revoked,omitempty"` // also those that were revoked, or have expired, in the last 30 days
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensRequest) Reset() {
+	*x = ListTokensRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensRequest) ProtoMessage() {}
+
+func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListTokensRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *ListTokensRequest) GetRevoked() bool {
+	if x != nil {
+		return x.Revoked
+	}
+	return false
+}
+
+type ListTokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensResponse) Reset() {
+	*x = ListTokensResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensResponse) ProtoMessage() {}
+
+func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListTokensResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *ListTokensResponse) GetTokens() []*Token {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+type RevokeTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"` // also if no other valid token may manage tokens
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`        // who asks, as the client says
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTokenRequest) Reset() {
+	*x = RevokeTokenRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTokenRequest) ProtoMessage() {}
+
+func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *RevokeTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevokeTokenRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *RevokeTokenRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type RevokeTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTokenResponse) Reset() {
+	*x = RevokeTokenResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTokenResponse) ProtoMessage() {}
+
+func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *RevokeTokenResponse) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type RotateTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grace         *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"` // for which the secret from before is accepted; absent: not at all
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`       // who asks, as the client says
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateTokenRequest) Reset() {
+	*x = RotateTokenRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateTokenRequest) ProtoMessage() {}
+
+func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateTokenRequest.ProtoReflect.Descriptor instead.
+func (*RotateTokenRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *RotateTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RotateTokenRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *RotateTokenRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type RotateTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Secret        string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"` // the new one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateTokenResponse) Reset() {
+	*x = RotateTokenResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateTokenResponse) ProtoMessage() {}
+
+func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateTokenResponse.ProtoReflect.Descriptor instead.
+func (*RotateTokenResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *RotateTokenResponse) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *RotateTokenResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6360,7 +6933,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6945,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6958,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 type ListWorkersResponse struct {
@@ -6398,7 +6971,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6410,7 +6983,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6423,7 +6996,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -6464,7 +7037,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6476,7 +7049,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6489,7 +7062,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Worker) GetId() string {
@@ -6578,7 +7151,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6590,7 +7163,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6603,7 +7176,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -6623,7 +7196,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6635,7 +7208,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6648,7 +7221,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -6673,7 +7246,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +7258,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +7271,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 type VersionResponse struct {
@@ -6714,7 +7287,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6726,7 +7299,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6739,7 +7312,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6789,7 +7362,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +7374,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6814,7 +7387,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -6877,7 +7450,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6889,7 +7462,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6902,7 +7475,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Limit) GetName() string {
@@ -7028,7 +7601,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7040,7 +7613,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +7626,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LimitUse) GetNode() string {
@@ -7097,7 +7670,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7109,7 +7682,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7122,7 +7695,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -7196,7 +7769,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7208,7 +7781,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7221,7 +7794,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 type ListLimitsResponse struct {
@@ -7234,7 +7807,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7246,7 +7819,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7259,7 +7832,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -7286,7 +7859,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7298,7 +7871,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7311,7 +7884,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -7337,7 +7910,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7349,7 +7922,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7362,7 +7935,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -7390,7 +7963,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7402,7 +7975,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7415,7 +7988,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -7476,7 +8049,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7488,7 +8061,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7501,7 +8074,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -7523,7 +8096,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7535,7 +8108,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7548,7 +8121,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -7588,7 +8161,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7600,7 +8173,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7613,7 +8186,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -7633,7 +8206,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7645,7 +8218,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7658,7 +8231,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -7677,7 +8250,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7689,7 +8262,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7702,7 +8275,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -7722,7 +8295,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7734,7 +8307,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7747,7 +8320,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -7786,7 +8359,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7798,7 +8371,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7811,7 +8384,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -7877,7 +8450,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7889,7 +8462,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7902,7 +8475,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LimitTask) GetId() string {
@@ -7954,7 +8527,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7966,7 +8539,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7979,7 +8552,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -8022,7 +8595,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8034,7 +8607,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8047,7 +8620,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -8092,7 +8665,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8104,7 +8677,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8117,7 +8690,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Alert) GetRule() string {
@@ -8221,7 +8794,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8233,7 +8806,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8246,7 +8819,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -8312,7 +8885,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8324,7 +8897,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8337,7 +8910,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -8383,7 +8956,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8395,7 +8968,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8408,7 +8981,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 type ListAlertsResponse struct {
@@ -8422,7 +8995,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8434,7 +9007,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8447,7 +9020,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -8480,7 +9053,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8492,7 +9065,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8505,7 +9078,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -8524,7 +9097,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +9109,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +9122,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -8571,7 +9144,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8583,7 +9156,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8596,7 +9169,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -8633,7 +9206,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8645,7 +9218,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8658,7 +9231,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -8705,7 +9278,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8717,7 +9290,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8730,7 +9303,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -8749,7 +9322,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8761,7 +9334,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8774,7 +9347,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -8792,7 +9365,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8804,7 +9377,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8817,7 +9390,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -8849,7 +9422,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8861,7 +9434,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8874,7 +9447,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -8974,7 +9547,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8986,7 +9559,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8999,7 +9572,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -9043,7 +9616,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9055,7 +9628,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9068,7 +9641,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -9142,7 +9715,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9154,7 +9727,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9167,7 +9740,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Schedule) GetName() string {
@@ -9285,7 +9858,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9297,7 +9870,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9310,7 +9883,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -9338,7 +9911,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9350,7 +9923,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9363,7 +9936,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -9393,7 +9966,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9405,7 +9978,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9418,7 +9991,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -9466,7 +10039,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9478,7 +10051,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9491,7 +10064,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -9517,7 +10090,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9529,7 +10102,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9542,7 +10115,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -9561,7 +10134,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9573,7 +10146,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9586,7 +10159,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -9609,7 +10182,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9621,7 +10194,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9634,7 +10207,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -9668,7 +10241,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9680,7 +10253,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9693,7 +10266,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -9719,7 +10292,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9731,7 +10304,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9744,7 +10317,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -9763,7 +10336,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9775,7 +10348,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9788,7 +10361,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -9812,7 +10385,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9824,7 +10397,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9837,7 +10410,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -9885,7 +10458,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9897,7 +10470,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9910,7 +10483,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9936,7 +10509,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9948,7 +10521,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9961,7 +10534,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -9980,7 +10553,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9992,7 +10565,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10005,7 +10578,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -10029,7 +10602,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10041,7 +10614,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10054,7 +10627,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -10101,7 +10674,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10113,7 +10686,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10126,7 +10699,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -10145,7 +10718,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10157,7 +10730,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10170,7 +10743,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -10189,7 +10762,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10201,7 +10774,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10214,7 +10787,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -10237,7 +10810,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10249,7 +10822,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10262,7 +10835,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -10304,7 +10877,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10316,7 +10889,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10329,7 +10902,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -10359,7 +10932,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10371,7 +10944,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10384,7 +10957,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -10424,7 +10997,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10436,7 +11009,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10449,7 +11022,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -10474,7 +11047,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10486,7 +11059,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10499,7 +11072,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -10539,7 +11112,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10551,7 +11124,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10564,7 +11137,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -10582,7 +11155,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10594,7 +11167,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10607,7 +11180,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 type PauseScheduleRequest struct {
@@ -10620,7 +11193,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10632,7 +11205,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10645,7 +11218,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -10671,7 +11244,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10683,7 +11256,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10696,7 +11269,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -10715,7 +11288,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10727,7 +11300,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10740,7 +11313,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -10759,7 +11332,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10771,7 +11344,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10784,7 +11357,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -10803,7 +11376,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10815,7 +11388,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10828,7 +11401,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -10847,7 +11420,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10859,7 +11432,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10872,7 +11445,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -10894,7 +11467,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10906,7 +11479,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10919,7 +11492,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -10959,7 +11532,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10971,7 +11544,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10984,7 +11557,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -11024,7 +11597,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11036,7 +11609,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11049,7 +11622,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *Source) GetName() string {
@@ -11181,7 +11754,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11193,7 +11766,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11206,7 +11779,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -11245,7 +11818,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11257,7 +11830,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11270,7 +11843,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -11378,7 +11951,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11390,7 +11963,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11403,7 +11976,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -11442,7 +12015,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11454,7 +12027,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11467,7 +12040,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 type ListSourcesResponse struct {
@@ -11479,7 +12052,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11491,7 +12064,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11504,7 +12077,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -11523,7 +12096,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11535,7 +12108,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11548,7 +12121,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -11567,7 +12140,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11579,7 +12152,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11592,7 +12165,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -11612,7 +12185,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11624,7 +12197,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11637,7 +12210,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -11663,7 +12236,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11675,7 +12248,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11688,7 +12261,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -11707,7 +12280,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11719,7 +12292,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11732,7 +12305,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -11751,7 +12324,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11763,7 +12336,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11776,7 +12349,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -11805,7 +12378,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11817,7 +12390,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11830,7 +12403,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -11944,7 +12517,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11956,7 +12529,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11969,7 +12542,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -12000,7 +12573,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12012,7 +12585,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12025,7 +12598,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -12084,7 +12657,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12096,7 +12669,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12109,7 +12682,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *SliceSource) GetName() string {
@@ -12253,7 +12826,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12265,7 +12838,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12278,7 +12851,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *Platform) GetSource() string {
@@ -12433,7 +13006,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12445,7 +13018,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12458,7 +13031,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -12497,7 +13070,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12509,7 +13082,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12522,7 +13095,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -12559,7 +13132,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12571,7 +13144,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12584,7 +13157,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -12627,7 +13200,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12639,7 +13212,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12652,7 +13225,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -12684,7 +13257,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12696,7 +13269,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12709,7 +13282,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
 }
 
 type ListSliceSourcesResponse struct {
@@ -12721,7 +13294,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12733,7 +13306,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12746,7 +13319,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -12765,7 +13338,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12777,7 +13350,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12790,7 +13363,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -12809,7 +13382,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12821,7 +13394,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12834,7 +13407,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -12856,7 +13429,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12868,7 +13441,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12881,7 +13454,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -12922,7 +13495,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12934,7 +13507,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12947,7 +13520,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -12974,7 +13547,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12986,7 +13559,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12999,7 +13572,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -13025,7 +13598,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13037,7 +13610,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13050,7 +13623,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -13073,7 +13646,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13085,7 +13658,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13098,7 +13671,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -13146,7 +13719,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13158,7 +13731,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13171,7 +13744,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -13200,7 +13773,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13212,7 +13785,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13225,7 +13798,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -13265,7 +13838,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13277,7 +13850,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13290,7 +13863,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -13312,7 +13885,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13324,7 +13897,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13337,7 +13910,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -13377,7 +13950,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13389,7 +13962,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13402,7 +13975,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -13424,7 +13997,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13436,7 +14009,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13449,7 +14022,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -13491,7 +14064,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13503,7 +14076,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13516,7 +14089,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -13552,7 +14125,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13564,7 +14137,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13577,7 +14150,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -13619,7 +14192,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13631,7 +14204,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13644,7 +14217,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -13682,7 +14255,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13694,7 +14267,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13707,7 +14280,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -13761,7 +14334,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13773,7 +14346,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13786,7 +14359,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -13810,7 +14383,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13822,7 +14395,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13835,7 +14408,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -13891,7 +14464,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13903,7 +14476,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13916,7 +14489,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -13958,7 +14531,7 @@ type BulkOrder struct {
 
 func (x *BulkOrder) Reset() {
 	*x = BulkOrder{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13970,7 +14543,7 @@ func (x *BulkOrder) String() string {
 func (*BulkOrder) ProtoMessage() {}
 
 func (x *BulkOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13983,7 +14556,7 @@ func (x *BulkOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkOrder.ProtoReflect.Descriptor instead.
 func (*BulkOrder) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *BulkOrder) GetVerb() string {
@@ -14050,7 +14623,7 @@ type TaskValues struct {
 
 func (x *TaskValues) Reset() {
 	*x = TaskValues{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14062,7 +14635,7 @@ func (x *TaskValues) String() string {
 func (*TaskValues) ProtoMessage() {}
 
 func (x *TaskValues) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14075,7 +14648,7 @@ func (x *TaskValues) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskValues.ProtoReflect.Descriptor instead.
 func (*TaskValues) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *TaskValues) GetPriority() uint32 {
@@ -14127,7 +14700,7 @@ type SetTaskRequest struct {
 
 func (x *SetTaskRequest) Reset() {
 	*x = SetTaskRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14139,7 +14712,7 @@ func (x *SetTaskRequest) String() string {
 func (*SetTaskRequest) ProtoMessage() {}
 
 func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14152,7 +14725,7 @@ func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTaskRequest.ProtoReflect.Descriptor instead.
 func (*SetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *SetTaskRequest) GetId() string {
@@ -14206,7 +14779,7 @@ type SetTaskResponse struct {
 
 func (x *SetTaskResponse) Reset() {
 	*x = SetTaskResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14218,7 +14791,7 @@ func (x *SetTaskResponse) String() string {
 func (*SetTaskResponse) ProtoMessage() {}
 
 func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14231,7 +14804,7 @@ func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTaskResponse.ProtoReflect.Descriptor instead.
 func (*SetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *SetTaskResponse) GetTask() *Task {
@@ -14251,7 +14824,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14263,7 +14836,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14276,7 +14849,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *DeleteTaskRequest) GetId() string {
@@ -14302,7 +14875,7 @@ type DeleteTaskResponse struct {
 
 func (x *DeleteTaskResponse) Reset() {
 	*x = DeleteTaskResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14314,7 +14887,7 @@ func (x *DeleteTaskResponse) String() string {
 func (*DeleteTaskResponse) ProtoMessage() {}
 
 func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14327,7 +14900,7 @@ func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *DeleteTaskResponse) GetTask() *Task {
@@ -14346,7 +14919,7 @@ type PreviewBulkJobRequest struct {
 
 func (x *PreviewBulkJobRequest) Reset() {
 	*x = PreviewBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14358,7 +14931,7 @@ func (x *PreviewBulkJobRequest) String() string {
 func (*PreviewBulkJobRequest) ProtoMessage() {}
 
 func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14371,7 +14944,7 @@ func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
@@ -14396,7 +14969,7 @@ type PreviewBulkJobResponse struct {
 
 func (x *PreviewBulkJobResponse) Reset() {
 	*x = PreviewBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14408,7 +14981,7 @@ func (x *PreviewBulkJobResponse) String() string {
 func (*PreviewBulkJobResponse) ProtoMessage() {}
 
 func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14421,7 +14994,7 @@ func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *PreviewBulkJobResponse) GetWhere() string {
@@ -14487,7 +15060,7 @@ type BulkKind struct {
 
 func (x *BulkKind) Reset() {
 	*x = BulkKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14499,7 +15072,7 @@ func (x *BulkKind) String() string {
 func (*BulkKind) ProtoMessage() {}
 
 func (x *BulkKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14512,7 +15085,7 @@ func (x *BulkKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
 func (*BulkKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *BulkKind) GetKind() string {
@@ -14562,7 +15135,7 @@ type StartBulkJobRequest struct {
 
 func (x *StartBulkJobRequest) Reset() {
 	*x = StartBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14574,7 +15147,7 @@ func (x *StartBulkJobRequest) String() string {
 func (*StartBulkJobRequest) ProtoMessage() {}
 
 func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14587,7 +15160,7 @@ func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
@@ -14627,7 +15200,7 @@ type StartBulkJobResponse struct {
 
 func (x *StartBulkJobResponse) Reset() {
 	*x = StartBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14639,7 +15212,7 @@ func (x *StartBulkJobResponse) String() string {
 func (*StartBulkJobResponse) ProtoMessage() {}
 
 func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14652,7 +15225,7 @@ func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *StartBulkJobResponse) GetJob() *BulkJob {
@@ -14694,7 +15267,7 @@ type BulkJob struct {
 
 func (x *BulkJob) Reset() {
 	*x = BulkJob{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14706,7 +15279,7 @@ func (x *BulkJob) String() string {
 func (*BulkJob) ProtoMessage() {}
 
 func (x *BulkJob) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14719,7 +15292,7 @@ func (x *BulkJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
 func (*BulkJob) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *BulkJob) GetName() string {
@@ -14893,7 +15466,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14905,7 +15478,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14918,7 +15491,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *BulkRefusal) GetTaskId() string {
@@ -14947,7 +15520,7 @@ type BulkEvent struct {
 
 func (x *BulkEvent) Reset() {
 	*x = BulkEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14959,7 +15532,7 @@ func (x *BulkEvent) String() string {
 func (*BulkEvent) ProtoMessage() {}
 
 func (x *BulkEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14972,7 +15545,7 @@ func (x *BulkEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
 func (*BulkEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
@@ -15013,7 +15586,7 @@ type ListBulkJobsRequest struct {
 
 func (x *ListBulkJobsRequest) Reset() {
 	*x = ListBulkJobsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15025,7 +15598,7 @@ func (x *ListBulkJobsRequest) String() string {
 func (*ListBulkJobsRequest) ProtoMessage() {}
 
 func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15038,7 +15611,7 @@ func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *ListBulkJobsRequest) GetLimit() uint32 {
@@ -15065,7 +15638,7 @@ type ListBulkJobsResponse struct {
 
 func (x *ListBulkJobsResponse) Reset() {
 	*x = ListBulkJobsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15077,7 +15650,7 @@ func (x *ListBulkJobsResponse) String() string {
 func (*ListBulkJobsResponse) ProtoMessage() {}
 
 func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15090,7 +15663,7 @@ func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
@@ -15116,7 +15689,7 @@ type GetBulkJobRequest struct {
 
 func (x *GetBulkJobRequest) Reset() {
 	*x = GetBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15128,7 +15701,7 @@ func (x *GetBulkJobRequest) String() string {
 func (*GetBulkJobRequest) ProtoMessage() {}
 
 func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15141,7 +15714,7 @@ func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *GetBulkJobRequest) GetName() string {
@@ -15160,7 +15733,7 @@ type GetBulkJobResponse struct {
 
 func (x *GetBulkJobResponse) Reset() {
 	*x = GetBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15172,7 +15745,7 @@ func (x *GetBulkJobResponse) String() string {
 func (*GetBulkJobResponse) ProtoMessage() {}
 
 func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15185,7 +15758,7 @@ func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{231}
 }
 
 func (x *GetBulkJobResponse) GetJob() *BulkJob {
@@ -15206,7 +15779,7 @@ type PauseBulkJobRequest struct {
 
 func (x *PauseBulkJobRequest) Reset() {
 	*x = PauseBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15218,7 +15791,7 @@ func (x *PauseBulkJobRequest) String() string {
 func (*PauseBulkJobRequest) ProtoMessage() {}
 
 func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15231,7 +15804,7 @@ func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{232}
 }
 
 func (x *PauseBulkJobRequest) GetName() string {
@@ -15264,7 +15837,7 @@ type PauseBulkJobResponse struct {
 
 func (x *PauseBulkJobResponse) Reset() {
 	*x = PauseBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15276,7 +15849,7 @@ func (x *PauseBulkJobResponse) String() string {
 func (*PauseBulkJobResponse) ProtoMessage() {}
 
 func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15289,7 +15862,7 @@ func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{233}
 }
 
 func (x *PauseBulkJobResponse) GetJob() *BulkJob {
@@ -15310,7 +15883,7 @@ type ContinueBulkJobRequest struct {
 
 func (x *ContinueBulkJobRequest) Reset() {
 	*x = ContinueBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15322,7 +15895,7 @@ func (x *ContinueBulkJobRequest) String() string {
 func (*ContinueBulkJobRequest) ProtoMessage() {}
 
 func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15335,7 +15908,7 @@ func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{234}
 }
 
 func (x *ContinueBulkJobRequest) GetName() string {
@@ -15368,7 +15941,7 @@ type ContinueBulkJobResponse struct {
 
 func (x *ContinueBulkJobResponse) Reset() {
 	*x = ContinueBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15380,7 +15953,7 @@ func (x *ContinueBulkJobResponse) String() string {
 func (*ContinueBulkJobResponse) ProtoMessage() {}
 
 func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15393,7 +15966,7 @@ func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{235}
 }
 
 func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
@@ -15414,7 +15987,7 @@ type SetBulkJobRateRequest struct {
 
 func (x *SetBulkJobRateRequest) Reset() {
 	*x = SetBulkJobRateRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15426,7 +15999,7 @@ func (x *SetBulkJobRateRequest) String() string {
 func (*SetBulkJobRateRequest) ProtoMessage() {}
 
 func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15439,7 +16012,7 @@ func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{236}
 }
 
 func (x *SetBulkJobRateRequest) GetName() string {
@@ -15472,7 +16045,7 @@ type SetBulkJobRateResponse struct {
 
 func (x *SetBulkJobRateResponse) Reset() {
 	*x = SetBulkJobRateResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15484,7 +16057,7 @@ func (x *SetBulkJobRateResponse) String() string {
 func (*SetBulkJobRateResponse) ProtoMessage() {}
 
 func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15497,7 +16070,7 @@ func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{237}
 }
 
 func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
@@ -15518,7 +16091,7 @@ type StopBulkJobRequest struct {
 
 func (x *StopBulkJobRequest) Reset() {
 	*x = StopBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15530,7 +16103,7 @@ func (x *StopBulkJobRequest) String() string {
 func (*StopBulkJobRequest) ProtoMessage() {}
 
 func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15543,7 +16116,7 @@ func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{238}
 }
 
 func (x *StopBulkJobRequest) GetName() string {
@@ -15576,7 +16149,7 @@ type StopBulkJobResponse struct {
 
 func (x *StopBulkJobResponse) Reset() {
 	*x = StopBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15588,7 +16161,7 @@ func (x *StopBulkJobResponse) String() string {
 func (*StopBulkJobResponse) ProtoMessage() {}
 
 func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15601,7 +16174,7 @@ func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{239}
 }
 
 func (x *StopBulkJobResponse) GetJob() *BulkJob {
@@ -16120,7 +16693,55 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"<\n" +
 	"\x11DrainNodeResponse\x12'\n" +
-	"\x04node\x18\x01 \x01(\v2\x13.taskengine.v1.NodeR\x04node\"\x14\n" +
+	"\x04node\x18\x01 \x01(\v2\x13.taskengine.v1.NodeR\x04node\"\xf1\x03\n" +
+	"\x05Token\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x14\n" +
+	"\x05types\x18\x04 \x03(\tR\x05types\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x129\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x17\n" +
+	"\ain_file\x18\b \x01(\bR\x06inFile\x129\n" +
+	"\n" +
+	"rotated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\trotatedAt\x12\x1d\n" +
+	"\n" +
+	"rotated_by\x18\n" +
+	" \x01(\tR\trotatedBy\x12?\n" +
+	"\rearlier_until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\fearlierUntil\x129\n" +
+	"\n" +
+	"revoked_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12\x1d\n" +
+	"\n" +
+	"revoked_by\x18\r \x01(\tR\trevokedBy\"\x9b\x01\n" +
+	"\x0fAddTokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x14\n" +
+	"\x05types\x18\x03 \x03(\tR\x05types\x128\n" +
+	"\n" +
+	"expires_in\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"V\n" +
+	"\x10AddTokenResponse\x12*\n" +
+	"\x05token\x18\x01 \x01(\v2\x14.taskengine.v1.TokenR\x05token\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"-\n" +
+	"\x11ListTokensRequest\x12\x18\n" +
+	"\arevoked\x18\x01 \x01(\bR\arevoked\"B\n" +
+	"\x12ListTokensResponse\x12,\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x14.taskengine.v1.TokenR\x06tokens\"N\n" +
+	"\x12RevokeTokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"A\n" +
+	"\x13RevokeTokenResponse\x12*\n" +
+	"\x05token\x18\x01 \x01(\v2\x14.taskengine.v1.TokenR\x05token\"i\n" +
+	"\x12RotateTokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"Y\n" +
+	"\x13RotateTokenResponse\x12*\n" +
+	"\x05token\x18\x01 \x01(\v2\x14.taskengine.v1.TokenR\x05token\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x14\n" +
 	"\x12ListWorkersRequest\"y\n" +
 	"\x13ListWorkersResponse\x12/\n" +
 	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\x121\n" +
@@ -16837,7 +17458,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x13StopBulkJobResponse\x12(\n" +
-	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\xa26\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\xee8\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -16872,7 +17493,12 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vListWorkers\x12!.taskengine.v1.ListWorkersRequest\x1a\".taskengine.v1.ListWorkersResponse\x12T\n" +
 	"\vDrainWorker\x12!.taskengine.v1.DrainWorkerRequest\x1a\".taskengine.v1.DrainWorkerResponse\x12N\n" +
 	"\tListNodes\x12\x1f.taskengine.v1.ListNodesRequest\x1a .taskengine.v1.ListNodesResponse\x12N\n" +
-	"\tDrainNode\x12\x1f.taskengine.v1.DrainNodeRequest\x1a .taskengine.v1.DrainNodeResponse\x12Q\n" +
+	"\tDrainNode\x12\x1f.taskengine.v1.DrainNodeRequest\x1a .taskengine.v1.DrainNodeResponse\x12K\n" +
+	"\bAddToken\x12\x1e.taskengine.v1.AddTokenRequest\x1a\x1f.taskengine.v1.AddTokenResponse\x12Q\n" +
+	"\n" +
+	"ListTokens\x12 .taskengine.v1.ListTokensRequest\x1a!.taskengine.v1.ListTokensResponse\x12T\n" +
+	"\vRevokeToken\x12!.taskengine.v1.RevokeTokenRequest\x1a\".taskengine.v1.RevokeTokenResponse\x12T\n" +
+	"\vRotateToken\x12!.taskengine.v1.RotateTokenRequest\x1a\".taskengine.v1.RotateTokenResponse\x12Q\n" +
 	"\n" +
 	"ListLimits\x12 .taskengine.v1.ListLimitsRequest\x1a!.taskengine.v1.ListLimitsResponse\x12K\n" +
 	"\bGetLimit\x12\x1e.taskengine.v1.GetLimitRequest\x1a\x1f.taskengine.v1.GetLimitResponse\x12K\n" +
@@ -16945,7 +17571,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 242)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 251)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -17034,176 +17660,185 @@ var (
 		(*NodeStatus)(nil),                 // 84: taskengine.v1.NodeStatus
 		(*DrainNodeRequest)(nil),           // 85: taskengine.v1.DrainNodeRequest
 		(*DrainNodeResponse)(nil),          // 86: taskengine.v1.DrainNodeResponse
-		(*ListWorkersRequest)(nil),         // 87: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 88: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 89: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 90: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 91: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 92: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 93: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 94: taskengine.v1.Rate
-		(*Limit)(nil),                      // 95: taskengine.v1.Limit
-		(*LimitUse)(nil),                   // 96: taskengine.v1.LimitUse
-		(*LimitSetting)(nil),               // 97: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 98: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 99: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 100: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 101: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 102: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 103: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 104: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 105: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 106: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 107: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 108: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 109: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 110: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 111: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 112: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 113: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 114: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 115: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 116: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 117: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 118: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 119: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 120: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 121: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 122: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 123: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 124: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 125: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 126: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 127: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 128: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 129: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 130: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 131: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 132: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 133: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 134: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 135: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 136: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 137: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 138: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 139: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 140: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 141: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 142: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 143: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 144: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 145: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 146: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 147: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 148: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 149: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 150: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 151: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 152: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 153: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 154: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 155: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 156: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 157: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 158: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 159: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 160: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 161: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 162: taskengine.v1.Source
-		(*SourcePause)(nil),                // 163: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 164: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 165: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 166: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 167: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 168: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 169: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 170: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 171: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 172: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 173: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 174: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 175: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 176: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 177: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 178: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 179: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 180: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 181: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 182: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 183: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 184: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 185: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 186: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 187: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 188: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 189: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 190: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 191: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 192: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 193: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 194: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 195: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 196: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 197: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 198: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 199: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 200: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 201: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 202: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 203: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 204: taskengine.v1.RetrySlicesResponse
-		(*BulkOrder)(nil),                  // 205: taskengine.v1.BulkOrder
-		(*TaskValues)(nil),                 // 206: taskengine.v1.TaskValues
-		(*SetTaskRequest)(nil),             // 207: taskengine.v1.SetTaskRequest
-		(*SetTaskResponse)(nil),            // 208: taskengine.v1.SetTaskResponse
-		(*DeleteTaskRequest)(nil),          // 209: taskengine.v1.DeleteTaskRequest
-		(*DeleteTaskResponse)(nil),         // 210: taskengine.v1.DeleteTaskResponse
-		(*PreviewBulkJobRequest)(nil),      // 211: taskengine.v1.PreviewBulkJobRequest
-		(*PreviewBulkJobResponse)(nil),     // 212: taskengine.v1.PreviewBulkJobResponse
-		(*BulkKind)(nil),                   // 213: taskengine.v1.BulkKind
-		(*StartBulkJobRequest)(nil),        // 214: taskengine.v1.StartBulkJobRequest
-		(*StartBulkJobResponse)(nil),       // 215: taskengine.v1.StartBulkJobResponse
-		(*BulkJob)(nil),                    // 216: taskengine.v1.BulkJob
-		(*BulkRefusal)(nil),                // 217: taskengine.v1.BulkRefusal
-		(*BulkEvent)(nil),                  // 218: taskengine.v1.BulkEvent
-		(*ListBulkJobsRequest)(nil),        // 219: taskengine.v1.ListBulkJobsRequest
-		(*ListBulkJobsResponse)(nil),       // 220: taskengine.v1.ListBulkJobsResponse
-		(*GetBulkJobRequest)(nil),          // 221: taskengine.v1.GetBulkJobRequest
-		(*GetBulkJobResponse)(nil),         // 222: taskengine.v1.GetBulkJobResponse
-		(*PauseBulkJobRequest)(nil),        // 223: taskengine.v1.PauseBulkJobRequest
-		(*PauseBulkJobResponse)(nil),       // 224: taskengine.v1.PauseBulkJobResponse
-		(*ContinueBulkJobRequest)(nil),     // 225: taskengine.v1.ContinueBulkJobRequest
-		(*ContinueBulkJobResponse)(nil),    // 226: taskengine.v1.ContinueBulkJobResponse
-		(*SetBulkJobRateRequest)(nil),      // 227: taskengine.v1.SetBulkJobRateRequest
-		(*SetBulkJobRateResponse)(nil),     // 228: taskengine.v1.SetBulkJobRateResponse
-		(*StopBulkJobRequest)(nil),         // 229: taskengine.v1.StopBulkJobRequest
-		(*StopBulkJobResponse)(nil),        // 230: taskengine.v1.StopBulkJobResponse
-		nil,                                // 231: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 232: taskengine.v1.Task.HeadersEntry
-		nil,                                // 233: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 234: taskengine.v1.Node.LabelsEntry
-		nil,                                // 235: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 236: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 237: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 238: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 239: taskengine.v1.SetSlicesRequest.ValuesEntry
-		nil,                                // 240: taskengine.v1.TaskValues.HeadersEntry
-		nil,                                // 241: taskengine.v1.PreviewBulkJobResponse.StatesEntry
-		(*timestamppb.Timestamp)(nil),      // 242: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 243: google.protobuf.Duration
+		(*Token)(nil),                      // 87: taskengine.v1.Token
+		(*AddTokenRequest)(nil),            // 88: taskengine.v1.AddTokenRequest
+		(*AddTokenResponse)(nil),           // 89: taskengine.v1.AddTokenResponse
+		(*ListTokensRequest)(nil),          // 90: taskengine.v1.ListTokensRequest
+		(*ListTokensResponse)(nil),         // 91: taskengine.v1.ListTokensResponse
+		(*RevokeTokenRequest)(nil),         // 92: taskengine.v1.RevokeTokenRequest
+		(*RevokeTokenResponse)(nil),        // 93: taskengine.v1.RevokeTokenResponse
+		(*RotateTokenRequest)(nil),         // 94: taskengine.v1.RotateTokenRequest
+		(*RotateTokenResponse)(nil),        // 95: taskengine.v1.RotateTokenResponse
+		(*ListWorkersRequest)(nil),         // 96: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 97: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 98: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 99: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 100: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 101: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 102: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 103: taskengine.v1.Rate
+		(*Limit)(nil),                      // 104: taskengine.v1.Limit
+		(*LimitUse)(nil),                   // 105: taskengine.v1.LimitUse
+		(*LimitSetting)(nil),               // 106: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 107: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 108: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 109: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 110: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 111: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 112: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 113: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 114: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 115: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 116: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 117: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 118: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 119: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 120: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 121: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 122: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 123: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 124: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 125: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 126: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 127: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 128: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 129: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 130: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 131: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 132: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 133: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 134: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 135: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 136: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 137: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 138: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 139: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 140: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 141: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 142: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 143: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 144: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 145: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 146: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 147: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 148: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 149: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 150: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 151: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 152: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 153: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 154: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 155: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 156: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 157: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 158: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 159: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 160: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 161: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 162: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 163: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 164: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 165: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 166: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 167: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 168: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 169: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 170: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 171: taskengine.v1.Source
+		(*SourcePause)(nil),                // 172: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 173: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 174: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 175: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 176: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 177: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 178: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 179: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 180: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 181: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 182: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 183: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 184: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 185: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 186: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 187: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 188: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 189: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 190: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 191: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 192: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 193: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 194: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 195: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 196: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 197: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 198: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 199: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 200: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 201: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 202: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 203: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 204: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 205: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 206: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 207: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 208: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 209: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 210: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 211: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 212: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 213: taskengine.v1.RetrySlicesResponse
+		(*BulkOrder)(nil),                  // 214: taskengine.v1.BulkOrder
+		(*TaskValues)(nil),                 // 215: taskengine.v1.TaskValues
+		(*SetTaskRequest)(nil),             // 216: taskengine.v1.SetTaskRequest
+		(*SetTaskResponse)(nil),            // 217: taskengine.v1.SetTaskResponse
+		(*DeleteTaskRequest)(nil),          // 218: taskengine.v1.DeleteTaskRequest
+		(*DeleteTaskResponse)(nil),         // 219: taskengine.v1.DeleteTaskResponse
+		(*PreviewBulkJobRequest)(nil),      // 220: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 221: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 222: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 223: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 224: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 225: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 226: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 227: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 228: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 229: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 230: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 231: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 232: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 233: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 234: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 235: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 236: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 237: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 238: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 239: taskengine.v1.StopBulkJobResponse
+		nil,                                // 240: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 241: taskengine.v1.Task.HeadersEntry
+		nil,                                // 242: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 243: taskengine.v1.Node.LabelsEntry
+		nil,                                // 244: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 245: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 246: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 247: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 248: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 249: taskengine.v1.TaskValues.HeadersEntry
+		nil,                                // 250: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		(*timestamppb.Timestamp)(nil),      // 251: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 252: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	242, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	243, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	242, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	231, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	251, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	252, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	251, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	240, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	242, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	251, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -17211,76 +17846,76 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	232, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	242, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	242, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	242, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	242, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	242, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	242, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	241, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	251, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	251, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	251, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	251, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	251, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	251, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	242, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	242, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	242, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	242, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	251, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	251, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	251, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	251, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	242, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	242, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	243, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	251, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	251, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	252, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	243, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
+	252, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
 	34,  // 42: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
 	33,  // 43: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
 	13,  // 44: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
-	242, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
-	242, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
-	242, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
+	251, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
+	251, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
+	251, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
 	13,  // 48: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	38,  // 49: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
 	37,  // 50: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	242, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	251, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
 	80,  // 52: taskengine.v1.WhyResponse.silent:type_name -> taskengine.v1.SilentNode
-	243, // 53: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	242, // 54: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	242, // 55: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	242, // 56: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	243, // 57: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	252, // 53: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	251, // 54: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	251, // 55: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	251, // 56: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	252, // 57: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	42,  // 58: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	41,  // 59: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
 	80,  // 60: taskengine.v1.TaskLogsResponse.silent:type_name -> taskengine.v1.SilentNode
-	242, // 61: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	251, // 61: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	13,  // 62: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	47,  // 63: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	13,  // 64: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	242, // 65: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	243, // 66: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	233, // 67: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	251, // 65: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	252, // 66: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	242, // 67: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
 	12,  // 68: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
 	54,  // 69: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	54,  // 70: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	13,  // 71: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
 	55,  // 72: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	242, // 73: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	242, // 74: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	242, // 75: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	251, // 73: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	251, // 74: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	251, // 75: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
 	55,  // 76: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
 	13,  // 77: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	13,  // 78: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	242, // 79: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	243, // 80: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	251, // 79: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	252, // 80: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	13,  // 81: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	13,  // 82: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
 	66,  // 83: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	13,  // 84: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	242, // 85: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	251, // 85: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	13,  // 86: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	13,  // 87: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	13,  // 88: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
@@ -17288,341 +17923,360 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	75,  // 90: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	83,  // 91: taskengine.v1.ListNodesResponse.nodes:type_name -> taskengine.v1.Node
 	80,  // 92: taskengine.v1.ListNodesResponse.silent:type_name -> taskengine.v1.SilentNode
-	234, // 93: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
+	243, // 93: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
 	84,  // 94: taskengine.v1.Node.status:type_name -> taskengine.v1.NodeStatus
-	242, // 95: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
-	243, // 96: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
-	243, // 97: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
-	243, // 98: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
+	251, // 95: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
+	252, // 96: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
+	252, // 97: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
+	252, // 98: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
 	83,  // 99: taskengine.v1.DrainNodeResponse.node:type_name -> taskengine.v1.Node
-	89,  // 100: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	80,  // 101: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
-	242, // 102: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	243, // 103: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	89,  // 104: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	80,  // 105: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
-	243, // 106: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	94,  // 107: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	94,  // 108: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	97,  // 109: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	97,  // 110: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	96,  // 111: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
-	94,  // 112: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	242, // 113: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	95,  // 114: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	80,  // 115: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
-	95,  // 116: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	94,  // 117: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	95,  // 118: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	95,  // 119: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	243, // 120: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	95,  // 121: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	95,  // 122: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	110, // 123: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	112, // 124: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	242, // 125: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	111, // 126: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	80,  // 127: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
-	242, // 128: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	242, // 129: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	235, // 130: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	242, // 131: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	242, // 132: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	242, // 133: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	236, // 134: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	242, // 135: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	242, // 136: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	242, // 137: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	113, // 138: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	114, // 139: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	115, // 140: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	120, // 141: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	243, // 142: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	237, // 143: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	243, // 144: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	114, // 145: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	243, // 146: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	242, // 147: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	242, // 148: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	242, // 149: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	243, // 150: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	126, // 151: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	127, // 152: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	243, // 153: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	238, // 154: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	243, // 155: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	125, // 156: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	242, // 157: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	129, // 158: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	130, // 159: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	242, // 160: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	130, // 161: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	242, // 162: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	242, // 163: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	128, // 164: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	128, // 165: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	125, // 166: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	135, // 167: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	139, // 168: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	143, // 169: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	143, // 170: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	143, // 171: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	147, // 172: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	147, // 173: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	147, // 174: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	148, // 175: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	125, // 176: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	242, // 177: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	151, // 178: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	242, // 179: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	128, // 180: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	128, // 181: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	242, // 182: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	242, // 183: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	163, // 184: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	164, // 185: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	242, // 186: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	165, // 187: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	242, // 188: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	162, // 189: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	162, // 190: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	162, // 191: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	162, // 192: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	242, // 193: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	162, // 194: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	176, // 195: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	242, // 196: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	243, // 197: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	180, // 198: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	182, // 199: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	242, // 200: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	242, // 201: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	243, // 202: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	242, // 203: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	179, // 204: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	163, // 205: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	180, // 206: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	181, // 207: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	182, // 208: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	242, // 209: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	242, // 210: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	242, // 211: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	242, // 212: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	242, // 213: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	242, // 214: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	177, // 215: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	177, // 216: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	178, // 217: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	178, // 218: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	239, // 219: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	178, // 220: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	178, // 221: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	178, // 222: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	178, // 223: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	178, // 224: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	242, // 225: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	242, // 226: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	178, // 227: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	242, // 228: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	242, // 229: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	178, // 230: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	242, // 231: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
-	243, // 232: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
-	206, // 233: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
-	240, // 234: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
-	206, // 235: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
-	242, // 236: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
-	243, // 237: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
-	13,  // 238: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
-	13,  // 239: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
-	205, // 240: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	241, // 241: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
-	213, // 242: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
-	13,  // 243: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
-	205, // 244: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	216, // 245: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	242, // 246: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
-	242, // 247: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
-	242, // 248: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
-	242, // 249: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
-	217, // 250: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
-	218, // 251: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
-	242, // 252: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
-	216, // 253: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
-	216, // 254: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	216, // 255: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	216, // 256: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	216, // 257: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
-	216, // 258: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	1,   // 259: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 260: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 261: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 262: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 263: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 264: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 265: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 266: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 267: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	35,  // 268: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	45,  // 269: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	48,  // 270: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	50,  // 271: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	52,  // 272: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	39,  // 273: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	43,  // 274: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	56,  // 275: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	58,  // 276: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	60,  // 277: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	62,  // 278: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	64,  // 279: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	67,  // 280: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	69,  // 281: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	71,  // 282: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	73,  // 283: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	76,  // 284: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	78,  // 285: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	87,  // 286: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	90,  // 287: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	81,  // 288: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
-	85,  // 289: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
-	98,  // 290: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	100, // 291: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	102, // 292: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	104, // 293: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	106, // 294: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	31,  // 295: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
-	108, // 296: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	116, // 297: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	118, // 298: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	121, // 299: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	123, // 300: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	131, // 301: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	133, // 302: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	135, // 303: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	137, // 304: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	149, // 305: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	152, // 306: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	154, // 307: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	156, // 308: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	140, // 309: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	141, // 310: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	142, // 311: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	158, // 312: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	160, // 313: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	166, // 314: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	168, // 315: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	170, // 316: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	172, // 317: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	174, // 318: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	183, // 319: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	185, // 320: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	187, // 321: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	189, // 322: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	191, // 323: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	193, // 324: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	195, // 325: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	197, // 326: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	199, // 327: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	201, // 328: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	203, // 329: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	207, // 330: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
-	209, // 331: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
-	211, // 332: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
-	214, // 333: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
-	219, // 334: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
-	221, // 335: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
-	223, // 336: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
-	225, // 337: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
-	227, // 338: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
-	229, // 339: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
-	92,  // 340: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 341: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 342: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 343: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 344: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 345: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 346: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 347: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 348: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 349: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	36,  // 350: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	46,  // 351: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	49,  // 352: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	51,  // 353: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	53,  // 354: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	40,  // 355: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	44,  // 356: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	57,  // 357: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	59,  // 358: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	61,  // 359: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	63,  // 360: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	65,  // 361: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	68,  // 362: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	70,  // 363: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	72,  // 364: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	74,  // 365: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	77,  // 366: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	79,  // 367: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	88,  // 368: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	91,  // 369: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	82,  // 370: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
-	86,  // 371: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
-	99,  // 372: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	101, // 373: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	103, // 374: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	105, // 375: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	107, // 376: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	32,  // 377: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
-	109, // 378: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	117, // 379: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	119, // 380: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	122, // 381: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	124, // 382: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	132, // 383: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	134, // 384: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	136, // 385: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	138, // 386: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	150, // 387: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	153, // 388: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	155, // 389: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	157, // 390: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	144, // 391: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	145, // 392: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	146, // 393: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	159, // 394: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	161, // 395: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	167, // 396: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	169, // 397: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	171, // 398: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	173, // 399: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	175, // 400: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	184, // 401: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	186, // 402: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	188, // 403: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	190, // 404: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	192, // 405: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	194, // 406: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	196, // 407: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	198, // 408: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	200, // 409: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	202, // 410: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	204, // 411: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	208, // 412: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
-	210, // 413: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
-	212, // 414: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
-	215, // 415: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
-	220, // 416: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
-	222, // 417: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
-	224, // 418: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
-	226, // 419: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
-	228, // 420: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
-	230, // 421: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
-	93,  // 422: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	341, // [341:423] is the sub-list for method output_type
-	259, // [259:341] is the sub-list for method input_type
-	259, // [259:259] is the sub-list for extension type_name
-	259, // [259:259] is the sub-list for extension extendee
-	0,   // [0:259] is the sub-list for field type_name
+	251, // 100: taskengine.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	251, // 101: taskengine.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	251, // 102: taskengine.v1.Token.rotated_at:type_name -> google.protobuf.Timestamp
+	251, // 103: taskengine.v1.Token.earlier_until:type_name -> google.protobuf.Timestamp
+	251, // 104: taskengine.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
+	252, // 105: taskengine.v1.AddTokenRequest.expires_in:type_name -> google.protobuf.Duration
+	87,  // 106: taskengine.v1.AddTokenResponse.token:type_name -> taskengine.v1.Token
+	87,  // 107: taskengine.v1.ListTokensResponse.tokens:type_name -> taskengine.v1.Token
+	87,  // 108: taskengine.v1.RevokeTokenResponse.token:type_name -> taskengine.v1.Token
+	252, // 109: taskengine.v1.RotateTokenRequest.grace:type_name -> google.protobuf.Duration
+	87,  // 110: taskengine.v1.RotateTokenResponse.token:type_name -> taskengine.v1.Token
+	98,  // 111: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	80,  // 112: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
+	251, // 113: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	252, // 114: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	98,  // 115: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	80,  // 116: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
+	252, // 117: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	103, // 118: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	103, // 119: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	106, // 120: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	106, // 121: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	105, // 122: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
+	103, // 123: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	251, // 124: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	104, // 125: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	80,  // 126: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
+	104, // 127: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	103, // 128: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	104, // 129: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	104, // 130: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	252, // 131: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	104, // 132: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	104, // 133: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	119, // 134: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	121, // 135: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	251, // 136: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	120, // 137: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	80,  // 138: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
+	251, // 139: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	251, // 140: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	244, // 141: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	251, // 142: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	251, // 143: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	251, // 144: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	245, // 145: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	251, // 146: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	251, // 147: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	251, // 148: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	122, // 149: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	123, // 150: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	124, // 151: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	129, // 152: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	252, // 153: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	246, // 154: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	252, // 155: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	123, // 156: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	252, // 157: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	251, // 158: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	251, // 159: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	251, // 160: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	252, // 161: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	135, // 162: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	136, // 163: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	252, // 164: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	247, // 165: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	252, // 166: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	134, // 167: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	251, // 168: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	138, // 169: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	139, // 170: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	251, // 171: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	139, // 172: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	251, // 173: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	251, // 174: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	137, // 175: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	137, // 176: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	134, // 177: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	144, // 178: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	148, // 179: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	152, // 180: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	152, // 181: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	152, // 182: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	156, // 183: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	156, // 184: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	156, // 185: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	157, // 186: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	134, // 187: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	251, // 188: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	160, // 189: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	251, // 190: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	137, // 191: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	137, // 192: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	251, // 193: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	251, // 194: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	172, // 195: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	173, // 196: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	251, // 197: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	174, // 198: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	251, // 199: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	171, // 200: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	171, // 201: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	171, // 202: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	171, // 203: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	251, // 204: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	171, // 205: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	185, // 206: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	251, // 207: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	252, // 208: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	189, // 209: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	191, // 210: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	251, // 211: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	251, // 212: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	252, // 213: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	251, // 214: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	188, // 215: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	172, // 216: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	189, // 217: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	190, // 218: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	191, // 219: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	251, // 220: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	251, // 221: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	251, // 222: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	251, // 223: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	251, // 224: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	251, // 225: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	186, // 226: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	186, // 227: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	187, // 228: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	187, // 229: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	248, // 230: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	187, // 231: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	187, // 232: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	187, // 233: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	187, // 234: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	187, // 235: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	251, // 236: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	251, // 237: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	187, // 238: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	251, // 239: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	251, // 240: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	187, // 241: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	251, // 242: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	252, // 243: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	215, // 244: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
+	249, // 245: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
+	215, // 246: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
+	251, // 247: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
+	252, // 248: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
+	13,  // 249: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
+	13,  // 250: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
+	214, // 251: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	250, // 252: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	222, // 253: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 254: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	214, // 255: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	225, // 256: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	251, // 257: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	251, // 258: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	251, // 259: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	251, // 260: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	226, // 261: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	227, // 262: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	251, // 263: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	225, // 264: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	225, // 265: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	225, // 266: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	225, // 267: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	225, // 268: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	225, // 269: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	1,   // 270: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 271: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 272: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 273: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 274: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 275: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 276: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 277: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	29,  // 278: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	35,  // 279: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	45,  // 280: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	48,  // 281: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	50,  // 282: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	52,  // 283: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	39,  // 284: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	43,  // 285: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	56,  // 286: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	58,  // 287: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	60,  // 288: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	62,  // 289: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	64,  // 290: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	67,  // 291: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	69,  // 292: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	71,  // 293: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	73,  // 294: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	76,  // 295: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	78,  // 296: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	96,  // 297: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	99,  // 298: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	81,  // 299: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
+	85,  // 300: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
+	88,  // 301: taskengine.v1.TaskService.AddToken:input_type -> taskengine.v1.AddTokenRequest
+	90,  // 302: taskengine.v1.TaskService.ListTokens:input_type -> taskengine.v1.ListTokensRequest
+	92,  // 303: taskengine.v1.TaskService.RevokeToken:input_type -> taskengine.v1.RevokeTokenRequest
+	94,  // 304: taskengine.v1.TaskService.RotateToken:input_type -> taskengine.v1.RotateTokenRequest
+	107, // 305: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	109, // 306: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	111, // 307: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	113, // 308: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	115, // 309: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	31,  // 310: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
+	117, // 311: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	125, // 312: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	127, // 313: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	130, // 314: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	132, // 315: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	140, // 316: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	142, // 317: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	144, // 318: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	146, // 319: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	158, // 320: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	161, // 321: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	163, // 322: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	165, // 323: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	149, // 324: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	150, // 325: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	151, // 326: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	167, // 327: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	169, // 328: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	175, // 329: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	177, // 330: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	179, // 331: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	181, // 332: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	183, // 333: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	192, // 334: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	194, // 335: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	196, // 336: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	198, // 337: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	200, // 338: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	202, // 339: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	204, // 340: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	206, // 341: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	208, // 342: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	210, // 343: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	212, // 344: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	216, // 345: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
+	218, // 346: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
+	220, // 347: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	223, // 348: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	228, // 349: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	230, // 350: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	232, // 351: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	234, // 352: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	236, // 353: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	238, // 354: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	101, // 355: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 356: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 357: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 358: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 359: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 360: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 361: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 362: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 363: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	30,  // 364: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	36,  // 365: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	46,  // 366: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	49,  // 367: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	51,  // 368: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	53,  // 369: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	40,  // 370: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	44,  // 371: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	57,  // 372: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	59,  // 373: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	61,  // 374: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	63,  // 375: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	65,  // 376: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	68,  // 377: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	70,  // 378: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	72,  // 379: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	74,  // 380: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	77,  // 381: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	79,  // 382: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	97,  // 383: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	100, // 384: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	82,  // 385: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
+	86,  // 386: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
+	89,  // 387: taskengine.v1.TaskService.AddToken:output_type -> taskengine.v1.AddTokenResponse
+	91,  // 388: taskengine.v1.TaskService.ListTokens:output_type -> taskengine.v1.ListTokensResponse
+	93,  // 389: taskengine.v1.TaskService.RevokeToken:output_type -> taskengine.v1.RevokeTokenResponse
+	95,  // 390: taskengine.v1.TaskService.RotateToken:output_type -> taskengine.v1.RotateTokenResponse
+	108, // 391: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	110, // 392: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	112, // 393: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	114, // 394: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	116, // 395: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	32,  // 396: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
+	118, // 397: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	126, // 398: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	128, // 399: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	131, // 400: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	133, // 401: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	141, // 402: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	143, // 403: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	145, // 404: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	147, // 405: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	159, // 406: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	162, // 407: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	164, // 408: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	166, // 409: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	153, // 410: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	154, // 411: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	155, // 412: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	168, // 413: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	170, // 414: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	176, // 415: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	178, // 416: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	180, // 417: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	182, // 418: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	184, // 419: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	193, // 420: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	195, // 421: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	197, // 422: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	199, // 423: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	201, // 424: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	203, // 425: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	205, // 426: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	207, // 427: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	209, // 428: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	211, // 429: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	213, // 430: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	217, // 431: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
+	219, // 432: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
+	221, // 433: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	224, // 434: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	229, // 435: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	231, // 436: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	233, // 437: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	235, // 438: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	237, // 439: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	239, // 440: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	102, // 441: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	356, // [356:442] is the sub-list for method output_type
+	270, // [270:356] is the sub-list for method input_type
+	270, // [270:270] is the sub-list for extension type_name
+	270, // [270:270] is the sub-list for extension extendee
+	0,   // [0:270] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -17645,27 +18299,27 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[97].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[102].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[104].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[127].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[135].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[162].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[164].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[174].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[106].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[111].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[113].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[136].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[144].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[171].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[173].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[183].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
 		(*SeekSourceRequest_Offset)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[206].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[215].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   242,
+			NumMessages:   251,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

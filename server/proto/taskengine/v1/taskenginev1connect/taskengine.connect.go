@@ -110,6 +110,14 @@ const (
 	TaskServiceListNodesProcedure = "/taskengine.v1.TaskService/ListNodes"
 	// TaskServiceDrainNodeProcedure is the fully-qualified name of the TaskService's DrainNode RPC.
 	TaskServiceDrainNodeProcedure = "/taskengine.v1.TaskService/DrainNode"
+	// TaskServiceAddTokenProcedure is the fully-qualified name of the TaskService's AddToken RPC.
+	TaskServiceAddTokenProcedure = "/taskengine.v1.TaskService/AddToken"
+	// TaskServiceListTokensProcedure is the fully-qualified name of the TaskService's ListTokens RPC.
+	TaskServiceListTokensProcedure = "/taskengine.v1.TaskService/ListTokens"
+	// TaskServiceRevokeTokenProcedure is the fully-qualified name of the TaskService's RevokeToken RPC.
+	TaskServiceRevokeTokenProcedure = "/taskengine.v1.TaskService/RevokeToken"
+	// TaskServiceRotateTokenProcedure is the fully-qualified name of the TaskService's RotateToken RPC.
+	TaskServiceRotateTokenProcedure = "/taskengine.v1.TaskService/RotateToken"
 	// TaskServiceListLimitsProcedure is the fully-qualified name of the TaskService's ListLimits RPC.
 	TaskServiceListLimitsProcedure = "/taskengine.v1.TaskService/ListLimits"
 	// TaskServiceGetLimitProcedure is the fully-qualified name of the TaskService's GetLimit RPC.
@@ -362,6 +370,17 @@ type TaskServiceClient interface {
 	// Has a node stop after its running tasks, as SIGTERM does. It answers at once. FAILED_PRECONDITION
 	// if several nodes have the name.
 	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
+	// AddToken makes a token, which every node of the cluster accepts within about a second. The response has its secret, which is
+	// kept nowhere: the cluster keeps its hash. Without an answer the token may have been made: RotateToken gives it another secret.
+	// If a valid token has the name, the code is already_exists. A token that expires makes none that is valid for longer.
+	AddToken(context.Context, *v1.AddTokenRequest) (*v1.AddTokenResponse, error)
+	// ListTokens returns the tokens that the cluster keeps, by name, and then those of the file of the node.
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
+	// RevokeToken revokes a token that the cluster keeps: every node refuses it within about a second. The last valid token that may
+	// do this is revoked with force alone: otherwise the code is failed_precondition. To revoke it again changes nothing.
+	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
+	// RotateToken gives a token that the cluster keeps another secret. The one from before is accepted for the time of grace.
+	RotateToken(context.Context, *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -713,6 +732,30 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
 			connect.WithClientOptions(opts...),
 		),
+		addToken: connect.NewClient[v1.AddTokenRequest, v1.AddTokenResponse](
+			httpClient,
+			baseURL+TaskServiceAddTokenProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("AddToken")),
+			connect.WithClientOptions(opts...),
+		),
+		listTokens: connect.NewClient[v1.ListTokensRequest, v1.ListTokensResponse](
+			httpClient,
+			baseURL+TaskServiceListTokensProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListTokens")),
+			connect.WithClientOptions(opts...),
+		),
+		revokeToken: connect.NewClient[v1.RevokeTokenRequest, v1.RevokeTokenResponse](
+			httpClient,
+			baseURL+TaskServiceRevokeTokenProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RevokeToken")),
+			connect.WithClientOptions(opts...),
+		),
+		rotateToken: connect.NewClient[v1.RotateTokenRequest, v1.RotateTokenResponse](
+			httpClient,
+			baseURL+TaskServiceRotateTokenProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RotateToken")),
+			connect.WithClientOptions(opts...),
+		),
 		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
 			httpClient,
 			baseURL+TaskServiceListLimitsProcedure,
@@ -1055,6 +1098,10 @@ type taskServiceClient struct {
 	drainWorker        *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
 	listNodes          *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
 	drainNode          *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	addToken           *connect.Client[v1.AddTokenRequest, v1.AddTokenResponse]
+	listTokens         *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
+	revokeToken        *connect.Client[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
+	rotateToken        *connect.Client[v1.RotateTokenRequest, v1.RotateTokenResponse]
 	listLimits         *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
 	getLimit           *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
 	setLimit           *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
@@ -1373,6 +1420,42 @@ func (c *taskServiceClient) ListNodes(ctx context.Context, req *v1.ListNodesRequ
 // DrainNode calls taskengine.v1.TaskService.DrainNode.
 func (c *taskServiceClient) DrainNode(ctx context.Context, req *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
 	response, err := c.drainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// AddToken calls taskengine.v1.TaskService.AddToken.
+func (c *taskServiceClient) AddToken(ctx context.Context, req *v1.AddTokenRequest) (*v1.AddTokenResponse, error) {
+	response, err := c.addToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListTokens calls taskengine.v1.TaskService.ListTokens.
+func (c *taskServiceClient) ListTokens(ctx context.Context, req *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	response, err := c.listTokens.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RevokeToken calls taskengine.v1.TaskService.RevokeToken.
+func (c *taskServiceClient) RevokeToken(ctx context.Context, req *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error) {
+	response, err := c.revokeToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RotateToken calls taskengine.v1.TaskService.RotateToken.
+func (c *taskServiceClient) RotateToken(ctx context.Context, req *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error) {
+	response, err := c.rotateToken.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1951,6 +2034,17 @@ type TaskServiceHandler interface {
 	// Has a node stop after its running tasks, as SIGTERM does. It answers at once. FAILED_PRECONDITION
 	// if several nodes have the name.
 	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
+	// AddToken makes a token, which every node of the cluster accepts within about a second. The response has its secret, which is
+	// kept nowhere: the cluster keeps its hash. Without an answer the token may have been made: RotateToken gives it another secret.
+	// If a valid token has the name, the code is already_exists. A token that expires makes none that is valid for longer.
+	AddToken(context.Context, *v1.AddTokenRequest) (*v1.AddTokenResponse, error)
+	// ListTokens returns the tokens that the cluster keeps, by name, and then those of the file of the node.
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
+	// RevokeToken revokes a token that the cluster keeps: every node refuses it within about a second. The last valid token that may
+	// do this is revoked with force alone: otherwise the code is failed_precondition. To revoke it again changes nothing.
+	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
+	// RotateToken gives a token that the cluster keeps another secret. The one from before is accepted for the time of grace.
+	RotateToken(context.Context, *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -2296,6 +2390,30 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceDrainNodeProcedure,
 		svc.DrainNode,
 		connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceAddTokenHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceAddTokenProcedure,
+		svc.AddToken,
+		connect.WithSchema(taskServiceMethods.ByName("AddToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListTokensHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListTokensProcedure,
+		svc.ListTokens,
+		connect.WithSchema(taskServiceMethods.ByName("ListTokens")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRevokeTokenHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRevokeTokenProcedure,
+		svc.RevokeToken,
+		connect.WithSchema(taskServiceMethods.ByName("RevokeToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRotateTokenHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRotateTokenProcedure,
+		svc.RotateToken,
+		connect.WithSchema(taskServiceMethods.ByName("RotateToken")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceListLimitsHandler := connect.NewUnaryHandlerSimple(
@@ -2668,6 +2786,14 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceListNodesHandler.ServeHTTP(w, r)
 		case TaskServiceDrainNodeProcedure:
 			taskServiceDrainNodeHandler.ServeHTTP(w, r)
+		case TaskServiceAddTokenProcedure:
+			taskServiceAddTokenHandler.ServeHTTP(w, r)
+		case TaskServiceListTokensProcedure:
+			taskServiceListTokensHandler.ServeHTTP(w, r)
+		case TaskServiceRevokeTokenProcedure:
+			taskServiceRevokeTokenHandler.ServeHTTP(w, r)
+		case TaskServiceRotateTokenProcedure:
+			taskServiceRotateTokenHandler.ServeHTTP(w, r)
 		case TaskServiceListLimitsProcedure:
 			taskServiceListLimitsHandler.ServeHTTP(w, r)
 		case TaskServiceGetLimitProcedure:
@@ -2901,6 +3027,22 @@ func (UnimplementedTaskServiceHandler) ListNodes(context.Context, *v1.ListNodesR
 
 func (UnimplementedTaskServiceHandler) DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DrainNode is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) AddToken(context.Context, *v1.AddTokenRequest) (*v1.AddTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.AddToken is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListTokens is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RevokeToken is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RotateToken(context.Context, *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RotateToken is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
