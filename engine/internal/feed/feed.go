@@ -160,7 +160,7 @@ func (f *Feed) Read(now time.Time, c Cursor, most int) (p Page) {
 		p.Gap = &Gap{From: c.At, Until: now, Text: "it begins at a time"}
 		c = present
 	case c.Feed != f.id:
-		p.Gap = &Gap{From: c.At, Until: now, Text: "the cursor is of another node, or of before a restart of this one"}
+		p.Gap = &Gap{From: c.At, Until: now, Text: "the cursor is of another node, or of before a restart of this one; if the store was restored, begin with the time of the backup"}
 		c = present
 	case c.Seq > f.next:
 		p.Gap = &Gap{From: c.At, Until: now, Text: "the cursor is of events that this node does not have"}

@@ -3,6 +3,7 @@ package feed_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,7 @@ func TestWhatIsMissingIsAGap(t *testing.T) {
 	expect(t, f.Read(at(601), c, 10), "")
 
 	other := feed.New(task.ID{2})
-	if p := other.Read(at(5), c, 10); p.Gap == nil || !p.Gap.From.Equal(c.At) {
+	if p := other.Read(at(5), c, 10); p.Gap == nil || !p.Gap.From.Equal(c.At) || !strings.Contains(p.Gap.Text, "restore") {
 		t.Errorf("after a restart: %+v", p)
 	}
 	if p := f.Read(at(602), feed.Cursor{At: at(1)}, 10); p.Gap == nil || !p.Gap.From.Equal(at(1)) {
