@@ -50,6 +50,56 @@ func (n *treeNode) Cancel(_ context.Context, req *taskenginev1.CancelRequest) (*
 	return res, nil
 }
 
+// Why answers that i waits for its children j, k and a gone one, j for k, which is in error, and loop for itself.
+func (*treeNode) Why(_ context.Context, req *taskenginev1.WhyRequest) (*taskenginev1.WhyResponse, error) {
+	reasons := map[string]*taskenginev1.Reason{
+		"i":    {Code: "children", Text: "it waits for 3 children", Holders: []string{"j", "gone", "k"}},
+		"j":    {Code: "behind", Text: "k is before it", Head: "k"},
+		"k":    {Code: "ended", Text: "it is in error"},
+		"loop": {Code: "behind", Text: "a mistake", Head: "loop"},
+	}
+	r := reasons[req.GetId()]
+	if r == nil {
+		return nil, connect.NewError(connect.CodeNotFound, nil)
+	}
+	res := &taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: req.GetId(), Type: "t", State: "waiting"}, Reasons: []*taskenginev1.Reason{r}}
+	if req.GetId() == "k" {
+		res.Silent = []*taskenginev1.SilentNode{{Node: "n2", Problem: "silence"}}
+	}
+	return res, nil
+}
+
+func TestATreeIsExplained(t *testing.T) {
+	_, h := taskenginev1connect.NewTaskServiceHandler(new(treeNode))
+	s := httptest.NewServer(h)
+	defer s.Close()
+	env := []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}
+	for args, want := range map[string]struct {
+		code  int
+		lines []string // how they begin
+		said  string
+	}{
+		"i":               {exit.Partial, []string{"i  t", "  children", "    j  t", "      behind", "        k  t", "          ended"}, "n2 did not answer"},
+		"i --limit 2":     {exit.OK, []string{"i  t", "  children", "    j  t", "      behind"}, "only 2 tasks are shown"},
+		"loop":            {exit.OK, []string{"loop  t", "  behind"}, ""},
+		"none":            {exit.NotFound, nil, "none"},
+		"i --output json": {exit.Partial, []string{`{"task":{"id":"i"`, `{"task":{"id":"j"`, `{"task":{"id":"k"`, `{"silent":[{"node":"n2"`}, "n2 did not answer"},
+	} {
+		got := cli(t, env, "", append([]string{"task", "why", "--tree"}, strings.Fields(args)...)...)
+		lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
+		if got.stdout == "" {
+			lines = nil
+		}
+		ok := got.code == want.code && strings.Contains(got.stderr, want.said) && len(lines) == len(want.lines)
+		for i := 0; ok && i < len(lines); i++ {
+			ok = strings.HasPrefix(lines[i], want.lines[i])
+		}
+		if !ok {
+			t.Errorf("task why --tree %s: %+v", args, got)
+		}
+	}
+}
+
 func TestATreeIsShownAndCancelled(t *testing.T) {
 	_, h := taskenginev1connect.NewTaskServiceHandler(new(treeNode))
 	s := httptest.NewServer(h)

@@ -13,13 +13,18 @@ import (
 )
 
 func newTaskWhy(a *app) *cobra.Command {
-	var history bool
+	var history, tree bool
+	var limit uint32
 	cmd := &cobra.Command{
 		Use:   "why ID",
 		Short: "Show the reasons why a task does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
+				if tree {
+					w := &whyTree{a: a, c: c, history: history, limit: int(max(limit, 1)), seen: make(map[string]bool)}
+					return w.print(cmd.Context(), args[0])
+				}
 				res, err := call(cmd.Context(), c, c.Why, &taskenginev1.WhyRequest{Id: args[0], History: history})
 				if err != nil {
 					return aboutTask(args[0], err)
@@ -41,6 +46,8 @@ func newTaskWhy(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&history, "history", false, "also print how long it has waited for what")
+	cmd.Flags().BoolVar(&tree, "tree", false, "also print why the tasks do not run that it waits for: its children, and those before it in their order")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "with --tree: how many tasks are shown at most")
 	return cmd
 }
 
