@@ -99,7 +99,8 @@ const selectOutdated = `
 select c.n from unnest($1::uuid[], $2::bigint[]) with ordinality c (id, version, n)
 where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = $3)`
 
-// The answer has the rows that match, and the last two rows of the page.
+// The answer has the rows that match, and the last two rows of the page. Its order is that of the window, so that the server stops reading at the
+// limit: it does not know that n has that order.
 const selectList = `
 with page as ({page}),
 numbered as (
@@ -107,7 +108,7 @@ numbered as (
 	from page)
 select n, hit, {narrow} from numbered
 where hit or n >= $2
-order by n limit $5 + 2`
+order by id desc limit $5 + 2`
 
 const pageAll = `
 	(select {narrow} from {task} where id < $1 order by id desc limit $2 + 1)
