@@ -253,6 +253,9 @@ func (c *checker) retry(r Retry, at func(...string) []string) {
 	if b.Initial < 0 || b.Max < 0 {
 		c.add("must not be negative", at("retry", "backoff")...)
 	}
+	if grows := b.Kind == Exponential || b.Kind == Linear; grows && b.Max > 0 && b.Initial > b.Max {
+		c.add(fmt.Sprintf("%v is shorter than the first delay, %v", b.Max, b.Initial), at("retry", "backoff", "max")...)
+	}
 	if b.Kind == Fixed && len(b.Delays) == 0 {
 		c.add("needs at least one delay", at("retry", "backoff", "delays")...)
 	}
