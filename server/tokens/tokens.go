@@ -25,6 +25,10 @@ const (
 	// retryAfter is how long a node rests after a read, or a watch, that failed.
 	retryAfter = time.Second
 
+	// lostAfter is for how long the settings have an older version than the node knows before it takes that: a server that is not
+	// current catches up sooner, and a coordinator that was restored from a backup does not.
+	lostAfter = 10 * time.Second
+
 	// warnAfter is the age of the last read from which on the log says that changes may be missing.
 	warnAfter = 15 * time.Second
 )
@@ -45,6 +49,7 @@ type Config struct {
 type Kept struct {
 	Config
 	reading sync.Mutex               // held while the settings are read and known is replaced
+	older   time.Time                // guarded by reading: since when the settings have an older version than known; zero: they have not
 	known   atomic.Pointer[snapshot] // replaced by read
 	joined  atomic.Pointer[joint]    // a cache of Tokens
 	warned  bool                     // of the goroutine of Watch: the log says that the tokens cannot be read
@@ -137,10 +142,20 @@ func (k *Kept) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if known := k.known.Load(); known != nil && known.version == at.Version {
+	known := k.known.Load()
+	switch {
+	case known == nil || known.version < at.Version:
+	case known.version == at.Version:
+		k.older = time.Time{}
 		k.known.Store(&snapshot{known.version, known.tokens, begin})
 		return nil
+	case k.older.IsZero():
+		k.older = begin
+		return errOlder
+	case begin.Sub(k.older) < lostAfter:
+		return errOlder
 	}
+	k.older = time.Time{}
 	records, err := decode(at.Value)
 	if err != nil {
 		return err
@@ -148,6 +163,8 @@ func (k *Kept) read(ctx context.Context) error {
 	k.publish(records, at.Version, begin)
 	return nil
 }
+
+var errOlder = errors.New("the settings have older tokens than the node knows")
 
 // publish replaces what the node knows by the records of a version, as they were at a time or later. reading is held.
 func (k *Kept) publish(records []Record, version uint64, at time.Time) {

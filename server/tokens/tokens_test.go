@@ -23,7 +23,8 @@ import (
 // unsteady are settings that fail, and whose watches are silent, while err is set.
 type unsteady struct {
 	coord.Config
-	err atomic.Pointer[error]
+	err   atomic.Pointer[error]
+	stale atomic.Pointer[[]coord.Setting] // what they return, if it is set
 }
 
 func (u *unsteady) fail(err error) { u.err.Store(&err) }
@@ -31,6 +32,9 @@ func (u *unsteady) fail(err error) { u.err.Store(&err) }
 func (u *unsteady) Settings(ctx context.Context, name string) ([]coord.Setting, error) {
 	if err := u.err.Load(); err != nil && *err != nil {
 		return nil, *err
+	}
+	if all := u.stale.Load(); all != nil {
+		return *all, nil
 	}
 	return u.Config.Settings(ctx, name)
 }
@@ -167,6 +171,39 @@ type silent struct{ coord.Config }
 
 func (silent) Watch(context.Context, string, func([]coord.Setting)) error {
 	return errors.New("there are no notifications")
+}
+
+// A server of the coordinator that is not current does not make a token valid again. One with the data of a backup does.
+func TestARevokedTokenStaysSoThoughAServerIsNotCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		k := c.node(false)
+		secret := add(t, k, "shop", access.Submit, 0)
+		before, err := c.shared.Settings(t.Context(), coord.TokensSetting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Revoke(t.Context(), "shop", "bob", false); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			c.shared.stale.Store(&before)
+			time.Sleep(8 * time.Second)
+			if err := check(k, secret); !errors.Is(err, access.ErrUnknown) {
+				t.Errorf("by a server that is not current: %v", err)
+			}
+			c.shared.stale.Store(nil)
+			time.Sleep(2 * time.Second)
+			if age := k.Age(); age > time.Second {
+				t.Errorf("by a current server: the tokens have the age %v", age)
+			}
+		}
+		c.shared.stale.Store(&before)
+		time.Sleep(15 * time.Second)
+		if err := check(k, secret); err != nil {
+			t.Errorf("by the data of a backup: %v", err)
+		}
+	})
 }
 
 func TestANodeThatCannotReadTheTokensSaysSoAndRefusesThemInTheEnd(t *testing.T) {
