@@ -138,10 +138,13 @@ func (p *project) read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// useGo builds the program with the sources that came with it, and needs no network for that:
-// this test was built with the same modules, and with -trimpath, so that they are compiled already.
+// goFlags are those with which this test was built, so that all modules are compiled already, and without vet, which would
+// read them all.
+func goFlags() string { return "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -vet=off") }
+
+// useGo builds the program with the sources that came with it, and needs no network for that: this test was built with the same modules.
 func (p *project) useGo(t *testing.T) {
-	p.env = []string{"GOPROXY=off", "GOWORK=off", "GOFLAGS=-trimpath"}
+	p.env = []string{"GOPROXY=off", "GOWORK=off", goFlags()}
 	p.run(t, "/bin/sh", "-c", p.documented(t))
 }
 
@@ -214,7 +217,7 @@ func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
 		t.Run(lang, func(t *testing.T) {
 			t.Parallel()
 			folder := scaffold(t, lang, t.TempDir())
-			p := &project{lang: lang, folder: folder}
+			p := &project{lang: lang, folder: folder, env: []string{goFlags()}}
 			_, after, _ := strings.Cut(p.read(t, filepath.Join(folder, "README.md")), "```sh\n")
 			before, _, found := strings.Cut(after, "taskengine dev")
 			if !found {
