@@ -1,6 +1,9 @@
+//go:build !race
+
 package pairs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -12,10 +15,45 @@ import (
 	"github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/coord/zk"
 	"github.com/taskengine/taskengine/engine/enginetest"
+	"github.com/taskengine/taskengine/internal/etcdtest"
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
+	"github.com/taskengine/taskengine/internal/zktest"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
+
+// The servers are set once, before the tests.
+var (
+	etcds     *etcdtest.Cluster
+	zookeeper *zktest.Ensemble
+	brokers   *kafkatest.Cluster
+)
+
+func startOthers() (err error) {
+	if etcds, err = etcdtest.Start(1); err != nil {
+		return err
+	}
+	if zookeeper, err = zktest.Start(1); err != nil {
+		return err
+	}
+	brokers, err = kafkatest.Start(1, kafkatest.Lasting())
+	return err
+}
+
+// stopOthers ends those that were started.
+func stopOthers() (failed error) {
+	if brokers != nil {
+		failed = errors.Join(failed, brokers.Close())
+	}
+	if zookeeper != nil {
+		failed = errors.Join(failed, zookeeper.Close())
+	}
+	if etcds != nil {
+		failed = errors.Join(failed, etcds.Close())
+	}
+	return failed
+}
 
 func TestPostgresAndEtcd(t *testing.T) {
 	t.Parallel()

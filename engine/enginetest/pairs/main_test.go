@@ -10,19 +10,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/taskengine/taskengine/internal/etcdtest"
-	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/internal/pgtest"
-	"github.com/taskengine/taskengine/internal/zktest"
 )
 
-// The servers are set once, before the tests.
-var (
-	server    *pgtest.Server
-	etcds     *etcdtest.Cluster
-	zookeeper *zktest.Ensemble
-	brokers   *kafkatest.Cluster
-)
+var server *pgtest.Server // set once, before the tests
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -58,27 +49,12 @@ func start() (err error) {
 	if server, err = pgtest.Start("max_connections=400"); err != nil {
 		return err
 	}
-	if etcds, err = etcdtest.Start(1); err != nil {
-		return err
-	}
-	if zookeeper, err = zktest.Start(1); err != nil {
-		return err
-	}
-	brokers, err = kafkatest.Start(1, kafkatest.Lasting())
-	return err
+	return startOthers()
 }
 
 // stop ends the servers that were started.
-func stop() (failed error) {
-	if brokers != nil {
-		failed = errors.Join(failed, brokers.Close())
-	}
-	if zookeeper != nil {
-		failed = errors.Join(failed, zookeeper.Close())
-	}
-	if etcds != nil {
-		failed = errors.Join(failed, etcds.Close())
-	}
+func stop() error {
+	failed := stopOthers()
 	if server != nil {
 		failed = errors.Join(failed, server.Close())
 	}
