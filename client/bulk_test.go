@@ -55,7 +55,7 @@ func newBulk(t *testing.T, failed int) (*client.Client, []task.ID) {
 
 func bulkEnd(t *testing.T, c *client.Client, name string) *client.BulkJob {
 	t.Helper()
-	for {
+	for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(time.Millisecond) {
 		j, err := c.BulkJob(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -63,8 +63,9 @@ func bulkEnd(t *testing.T, c *client.Client, name string) *client.BulkJob {
 		if j.HasEnded() {
 			return j
 		}
-		time.Sleep(time.Millisecond)
 	}
+	t.Fatalf("the job %s does not end", name)
+	return nil
 }
 
 func TestTasksAreChangedByBulkJobs(t *testing.T) {

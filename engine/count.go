@@ -44,7 +44,7 @@ func (e *Engine) CountWhere(ctx context.Context, f filter.Filter) (Counted, erro
 			c.Counts[storage.StateType{State: t.State, Type: t.Type}]++
 		}
 		before = found.Next
-		c.Read, c.Index, c.Total = c.Read+found.Read, found.Index, found.Total
+		c.Read, c.Index, c.Total = c.Read+found.Read, found.Index, max(c.Total, found.Total)
 	}
 	return c, nil
 }

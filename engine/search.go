@@ -19,7 +19,7 @@ type Found struct {
 	Next  task.ID      // where to go on, as before; zero at the end
 	Read  int          // how many rows were read at least to find them
 	Index string       // the field by which an index found the rows, see [storage.ListPage]; "" if rows of all states were read
-	Total int64        // of how many rows they were; zero if the store does not count them, or an index has just the rows that the filter selects
+	Total int64        // of the first page: how many rows all pages go through; zero if the store does not count them, or an index has just the rows that the filter selects
 }
 
 // Search returns at most limit tasks that f selects, the newest first. They are older than the task before; if before is
@@ -54,7 +54,9 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	if err != nil {
 		return Found{}, err
 	}
-	found.Total, err = e.total(ctx, bounds, found.Index)
+	if before.IsZero() {
+		found.Total, err = e.total(ctx, bounds, found.Index)
+	}
 	return found, err
 }
 

@@ -95,15 +95,22 @@ func (n *node) add(typ string, count int) (ids []task.ID) {
 func (n *node) settled(ids ...task.ID) {
 	n.t.Helper()
 	for _, id := range ids {
-		for {
+		n.await("the end of a task", func() bool {
 			t, err := n.Engine.Get(n.t.Context(), id)
 			if err != nil {
 				n.t.Fatal(err)
 			}
-			if !t.State.Live() {
-				break
-			}
-			time.Sleep(time.Millisecond)
+			return !t.State.Live()
+		})
+	}
+}
+
+// await waits until a condition holds.
+func (n *node) await(what string, holds func() bool) {
+	n.t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 5*time.Minute {
+			n.t.Fatalf("waited for five minutes: %s", what)
 		}
 	}
 }
@@ -144,14 +151,13 @@ func (n *node) end(name string) *jobs.Status {
 	return n.until(name, (*jobs.Status).HasEnded)
 }
 
-func (n *node) until(name string, holds func(*jobs.Status) bool) *jobs.Status {
+func (n *node) until(name string, holds func(*jobs.Status) bool) (s *jobs.Status) {
 	n.t.Helper()
-	for {
-		if s := n.status(name); holds(s) {
-			return s
-		}
-		time.Sleep(time.Millisecond)
-	}
+	n.await("a state of job "+name, func() bool {
+		s = n.status(name)
+		return holds(s)
+	})
+	return s
 }
 
 func (n *node) ran(payload string) int {

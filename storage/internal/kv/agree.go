@@ -5,15 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
-
-	"github.com/taskengine/taskengine/task"
 )
 
-// agrees reads the whole store once, and reports whether the keys that exist are those that must exist because of the rows, with their values.
-// It compares sums of hashes of 128 bits, so that its memory does not grow with the rows. It also reports false if a key cannot be
-// read or found, or the keys are in another order than theirs; the reason is not known then.
+// agrees reads the whole store once. It reports whether the store has exactly the keys and values that the rows require. It compares sums of hashes of
+// 128 bits, so that its memory does not grow with the rows. It also reports false, without a reason, if a key cannot be read or found, or is out of order.
 func (v *View) agrees(progress func(rows int64) error) (ok bool, err error) {
-	p := pass{View: v, progress: progress, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, lent: make(map[string]*lent), fails: make(map[string]uint64)}
+	p := pass{View: v, progress: progress, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, derived: newDerived()}
 	c, err := v.r.Scan(nil, nil)
 	if err != nil {
 		return false, err
@@ -35,12 +32,7 @@ func (v *View) agrees(progress func(rows int64) error) (ok bool, err error) {
 	if err := c.Err(); err != nil {
 		return false, err
 	}
-	for key, l := range p.lent {
-		p.expect(appendLentKey(nil, key), appendLent(nil, l))
-	}
-	for key, n := range p.fails {
-		p.expect([]byte(key), appendNumber(nil, n))
-	}
+	p.counters(p.expect)
 	return p.expected == p.existing, nil
 }
 
@@ -50,16 +42,14 @@ const rowsOfProgress = 1000
 // pass is a pass over all keys.
 type pass struct {
 	*View
+	derived
 	seeds              [2]maphash.Seed
-	expected, existing [2]uint64         // sums of the hashes of keys with their values
-	lent               map[string]*lent  // the priorities that the rows of ordering keys lend
-	fails              map[string]uint64 // the counters of rows in error, by their keys
-	seek               Cursor            // for lookups of keys that verbs find by scans alone
-	before             []byte            // the key before; nil before the first
-	rows               int64             // that were read
+	expected, existing [2]uint64 // sums of the hashes of keys with their values
+	seek               Cursor    // for lookups of keys that verbs find by scans alone
+	before             []byte    // the key before; nil before the first
+	rows               int64     // that were read
 	progress           func(rows int64) error
-	e                  entries
-	key, buf           []byte // scratch
+	buf                []byte // scratch
 }
 
 func (p *pass) expect(key, value []byte) { p.add(&p.expected, key, value) }
@@ -128,38 +118,6 @@ func (p *pass) record(key, value []byte) error {
 			return err
 		}
 	}
-	p.e.of(&r.Task)
-	if r.Lends() {
-		if p.lent[r.OrderingKey] == nil {
-			p.lent[r.OrderingKey] = new(lent)
-		}
-		p.lent[r.OrderingKey].add(&r.Task, 1)
-	}
-	if len(p.e.failures) > 0 {
-		p.fails[string(p.e.failures)]++
-	}
-	if len(p.e.ready) > 0 {
-		p.expect(p.e.ready, p.e.readyValue)
-	}
-	if len(p.e.seat) > 0 {
-		p.expect(p.e.seat, id[:])
-	}
-	if r.Turn == task.Head {
-		p.expect(appendHeadKey(nil, r.OrderingKey), id[:])
-	}
-	for _, entry := range [...][]byte{p.e.due, p.e.kind, p.e.failed} {
-		if len(entry) > 0 {
-			p.expect(entry, nil)
-		}
-	}
-	if r.Key != "" {
-		p.expect(appendUniqueKey(nil, &r.Task), id[:])
-	}
-	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData, farChildren} {
-		if r.far&bit != 0 {
-			p.key = appendIDKey(p.key[:0], partPrefix(bit), id)
-			p.expect(p.key, nil)
-		}
-	}
+	p.addRow(r, p.expect)
 	return nil
 }

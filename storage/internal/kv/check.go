@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/taskengine/taskengine/task"
 )
 
 // maxDamages is how many damaged places the error of Check names.
@@ -66,48 +64,40 @@ func (v *View) check(progress func(rows int64) error) error {
 
 // expectation is the keys that must exist because of the rows.
 type expectation struct {
+	derived
 	keys  map[string][]byte // with their values; a nil value may be anything
-	lent  map[string]*lent  // the priorities that the rows of ordering keys lend
-	fails map[string]uint64 // the counters of rows in error, by their keys
 	whole bool              // every row could be read
 }
 
+func (want *expectation) add(key, value []byte) { want.keys[string(key)] = bytes.Clone(value) }
+
 // expected returns the keys that must exist because of the readable rows.
 func (v *View) expected(found *damages) (want expectation, err error) {
-	want = expectation{keys: make(map[string][]byte), lent: make(map[string]*lent), fails: make(map[string]uint64), whole: true}
+	want = expectation{derived: newDerived(), keys: make(map[string][]byte), whole: true}
 	c, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
 		return want, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	var e entries
 	for ok := c.First(); ok; ok = c.Next() {
-		if err := v.expect(c, &e, want); err != nil {
+		if err := v.expect(c, &want); err != nil {
 			want.whole = false
 			if err := found.add(err); err != nil {
 				return want, err
 			}
 		}
 	}
-	for key, l := range want.lent {
-		want.keys[string(appendLentKey(nil, key))] = appendLent(nil, l)
-	}
-	for key, n := range want.fails {
-		want.keys[key] = appendNumber(nil, n)
-	}
-	if !want.whole { // the counters count rows that are not known
-		for key := range want.lent {
-			want.keys[string(appendLentKey(nil, key))] = nil
+	want.counters(func(key, value []byte) {
+		if !want.whole { // the counters count rows that are not known
+			value = nil
 		}
-		for key := range want.fails {
-			want.keys[key] = nil
-		}
-	}
+		want.add(key, value)
+	})
 	return want, nil
 }
 
 // expect adds the keys of the row at the cursor.
-func (v *View) expect(c Cursor, e *entries, to expectation) error {
+func (v *View) expect(c Cursor, to *expectation) error {
 	id, err := idOf(c.Key())
 	if err != nil {
 		return err
@@ -119,39 +109,7 @@ func (v *View) expect(c Cursor, e *entries, to expectation) error {
 	if err := v.ask(c.Key(), nil); err != nil {
 		return err
 	}
-	want := to.keys
-	e.of(&r.Task)
-	if r.Lends() {
-		if to.lent[r.OrderingKey] == nil {
-			to.lent[r.OrderingKey] = new(lent)
-		}
-		to.lent[r.OrderingKey].add(&r.Task, 1)
-	}
-	if len(e.ready) > 0 {
-		want[string(e.ready)] = bytes.Clone(e.readyValue)
-	}
-	if len(e.seat) > 0 {
-		want[string(e.seat)] = bytes.Clone(id[:])
-	}
-	if r.Turn == task.Head {
-		want[string(appendHeadKey(nil, r.OrderingKey))] = bytes.Clone(id[:])
-	}
-	for _, key := range [...][]byte{e.due, e.kind, e.failed} {
-		if len(key) > 0 {
-			want[string(key)] = []byte{}
-		}
-	}
-	if len(e.failures) > 0 {
-		to.fails[string(e.failures)]++
-	}
-	if r.Key != "" {
-		want[string(appendUniqueKey(nil, &r.Task))] = bytes.Clone(id[:])
-	}
-	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData, farChildren} {
-		if r.far&bit != 0 {
-			want[string(appendIDKey(nil, partPrefix(bit), id))] = nil
-		}
-	}
+	to.addRow(r, to.add)
 	return nil
 }
 

@@ -119,7 +119,7 @@ func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
 		tasks = slices.DeleteFunc(tasks, func(t *taskenginev1.Task) bool { return t.GetKey() != p.key })
 	}
 	p.begun, p.token = true, res.GetNextPageToken()
-	p.where, p.read, p.total, p.index = res.GetWhere(), p.read+res.GetRead(), res.GetTotal(), res.GetIndex()
+	p.where, p.read, p.total, p.index = res.GetWhere(), p.read+res.GetRead(), max(p.total, res.GetTotal()), res.GetIndex()
 	p.left -= len(tasks)
 	return tasks, nil
 }

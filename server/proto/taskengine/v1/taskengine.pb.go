@@ -1912,7 +1912,7 @@ type ListResponse struct {
 	Read          int64                  `protobuf:"varint,3,opt,name=read,proto3" json:"read,omitempty"`                                         // how many tasks were read at least to find these, if the request has a filter
 	Where         string                 `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`                                        // the filter of the request with times in place of durations
 	Index         string                 `protobuf:"bytes,5,opt,name=index,proto3" json:"index,omitempty"`                                        // the field by whose index the tasks were found, such as error.kind; empty if tasks of all states were read, or without a filter
-	Total         int64                  `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`                                       // of how many tasks the read ones were; zero if the store does not count them, or an index has just the tasks that the filter selects
+	Total         int64                  `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`                                       // of the first page: how many tasks all pages go through; zero if the store does not count them, or an index has just the tasks that the filter selects
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2056,7 +2056,7 @@ type CountResponse struct {
 	Read          int64  `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`       // how many tasks were read at least; zero if they were counted without that
 	Index         string `protobuf:"bytes,3,opt,name=index,proto3" json:"index,omitempty"`      // as in ListResponse
 	Partial       bool   `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"` // there may be more than were counted: only the newest tasks were read
-	Total         int64  `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`     // as in ListResponse
+	Total         int64  `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`     // of how many tasks these were, as in ListResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2254,7 +2254,7 @@ type ListErrorsResponse struct {
 	Read          int64                  `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`         // how many tasks were read at least
 	Complete      bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"` // all tasks were read; if not, the newest were
 	Index         string                 `protobuf:"bytes,6,opt,name=index,proto3" json:"index,omitempty"`        // as in ListResponse
-	Total         int64                  `protobuf:"varint,7,opt,name=total,proto3" json:"total,omitempty"`       // as in ListResponse
+	Total         int64                  `protobuf:"varint,7,opt,name=total,proto3" json:"total,omitempty"`       // of how many tasks these were, as in ListResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
