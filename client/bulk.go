@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// BulkVerb is what a bulk job does with each task. A node of a newer version may have others.
+// BulkVerb is the change that a bulk job makes to each task. A node of a newer version may have others.
 type BulkVerb string
 
 // The verbs of bulk jobs.
@@ -24,10 +24,10 @@ const (
 	BulkDelete     BulkVerb = "delete"
 )
 
-// BulkOrder says what a bulk job does with which tasks.
+// BulkOrder selects tasks and their change by a bulk job.
 type BulkOrder struct {
 	Verb   BulkVerb
-	Where  string        // a filter, as in [TaskFilter]; [WhereIDs] selects tasks by their ids. If it names no states, those that the verb is for are selected
+	Where  string        // a filter, as in [TaskFilter]; [WhereIDs] selects tasks by their ids. A filter without states selects the states of the verb
 	Types  []string      // only tasks of these types; none: all
 	Reason string        // of BulkCancel and BulkFail; kept as the error of the tasks
 	At     time.Time     // of BulkReschedule and BulkSet, or In
@@ -40,7 +40,7 @@ func WhereIDs(ids ...task.ID) string {
 	return "id=" + strings.Join(all(ids, task.ID.String), ",")
 }
 
-// TaskValues are values that a task is given. What is nil stays as it is.
+// TaskValues are new values of a task. A nil field leaves the value as it is.
 type TaskValues struct {
 	Priority      *uint8
 	Payload       *[]byte
@@ -48,7 +48,7 @@ type TaskValues struct {
 	RemoveHeaders []string
 }
 
-// BulkStart is what [Client.StartBulkJob] takes besides the order.
+// BulkStart has the parameters of [Client.StartBulkJob] besides the order.
 type BulkStart struct {
 	Name string  // of letters, digits, ., - and _; empty: the node makes one of the time. A call with the same name and order starts no second job
 	Rate float64 // tasks in a second; 0 is as fast as possible
@@ -118,7 +118,7 @@ type BulkPreview struct {
 	Complete bool             // these are all; if not, there are more
 	Read     int64            // how many tasks were read at least
 	States   map[string]int64 // of the tasks
-	Kinds    []BulkKind       // of their errors, those of most tasks first, at most 20
+	Kinds    []BulkKind       // of their errors, the most frequent first, at most 20
 	Samples  []*Task          // the newest of the tasks, at most 10, without payload, result and checkpoint
 }
 

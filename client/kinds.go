@@ -23,7 +23,7 @@ type ErrorKinds struct {
 	Others   int64       // with an error of a kind that is left out
 	Read     int64       // how many tasks the node has read at least
 	Complete bool        // all tasks were read; if not, the newest were
-	Index    string      // the field by whose index the tasks were found or counted; "" if tasks of all states were read
+	Index    string      // the index that found or counted the tasks, by its field; "" if tasks of all states were read
 	Total    int64       // of how many tasks the read ones were; 0 if the store does not count them, or an index has just the tasks that the filter selects
 }
 

@@ -140,8 +140,7 @@ func (e *Engine) countErrors(ctx context.Context, b filter.Bounds, kinds map[tas
 	return true, nil
 }
 
-// countKinds returns the numbers of the rows in error of some types whose errors are of some kinds (nil: of all). It reports false if the store does not
-// count them.
+// countKinds counts the rows in error by kind. It selects some types and some kinds; nil is all. It reports false if the store does not count them.
 func (e *Engine) countKinds(ctx context.Context, types []string, ranges []task.KindRange) (kinds []storage.KindCount, known bool, err error) {
 	s, ok := e.store.(storage.KindCounter)
 	if !ok {

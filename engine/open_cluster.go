@@ -236,7 +236,7 @@ func (e *Engine) Peers() (p Peers, ok bool) {
 	return p, true
 }
 
-// Settings returns the settings of the nodes that share limits with this one: those of [Config].Coordinator or, without these, of the
+// Settings returns the settings of the nodes that share limits with this one: of [Config].Coordinator or, without these, of the
 // store, or of the process if the store keeps none. They can be used until the engine is closed.
 func (e *Engine) Settings() coord.Config { return e.cluster.Settings() }
 

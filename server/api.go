@@ -86,7 +86,7 @@ type APIConfig struct {
 	// none. Nil: every caller may do everything.
 	Tokens func() *access.Tokens
 
-	// Kept are those of Tokens that the cluster keeps, for the methods that change them. Nil: it keeps none.
+	// Kept are the tokens of the cluster, for the methods that change them. Nil: it has none.
 	Kept *tokens.Kept
 
 	// Register adds services for workers to the server of gRPC libraries, beside that of the API; nil for none. Their methods

@@ -92,7 +92,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 		hookMetrics((*hooks)(), out)
 	}
 	if age := g.tokens.Load(); age != nil {
-		gauge(desc("tokens_age_seconds", "How long ago the node has read the tokens that the cluster keeps. It refuses them after 300."), (*age)().Seconds())
+		gauge(desc("tokens_age_seconds", "How long ago the node has read the tokens of the cluster. It refuses them after 300."), (*age)().Seconds())
 	}
 	keys(node.engine, gauge, out)
 	roles(node.engine.Roles(), gauge)

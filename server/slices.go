@@ -105,7 +105,7 @@ func (a *API) sliceSource(ctx context.Context, name string) (*taskenginev1.Slice
 	return m, nil
 }
 
-// onlyOn returns the name of this node if what is ordered for a platform, or for all with the name "", is for its own store alone.
+// onlyOn returns the name of this node if an order reaches only the platforms in its own store, else "". The name "" is all platforms.
 func (a *API) onlyOn(platform string) string {
 	if _, share := a.engine.Peers(); share && platform == "" {
 		return a.engine.Name()

@@ -41,7 +41,7 @@ func (a *API) AddToken(ctx context.Context, req *taskenginev1.AddTokenRequest) (
 	return &taskenginev1.AddTokenResponse{Token: a.tokenMessage(&r), Secret: secret}, nil
 }
 
-// ListTokens returns the tokens that the cluster keeps, and those of the file of the node.
+// ListTokens returns the tokens of the cluster, and the tokens of the node's file.
 func (a *API) ListTokens(ctx context.Context, req *taskenginev1.ListTokensRequest) (*taskenginev1.ListTokensResponse, error) {
 	if _, _, err := a.keeper(ctx, ""); err != nil {
 		return nil, a.answer(err)
@@ -125,5 +125,5 @@ func (a *API) tokenMessage(r *tokens.Record) *taskenginev1.Token {
 	return m
 }
 
-// WatchTokens adds the age of the tokens that the cluster keeps, as the node knows them.
+// WatchTokens adds the age of the tokens of the cluster, as the node knows them.
 func (m *Metrics) WatchTokens(age func() time.Duration) { m.tokens.Store(&age) }

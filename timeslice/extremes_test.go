@@ -13,8 +13,7 @@ import (
 	"github.com/taskengine/taskengine/timeslice"
 )
 
-// Whatever permitted values a platform has, also those that are extreme beside others: they are in force, no slice is made twice, before
-// it is due or longer than permitted, and all slices end.
+// With any permitted values, extreme ones too, the values are in force, no slice is made twice, too early or too long, and all slices end.
 func TestExtremeValuesTileTheTimeLine(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { extremeLife(t, rand.New(rand.NewPCG(seed, 1))) })

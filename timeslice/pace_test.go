@@ -81,7 +81,7 @@ func TestACursorRestsWhileAFailedSliceHoldsUpThoseBehindIt(t *testing.T) {
 	if len(l.made) != 10 || l.state.Stopped == nil || runs > 70 {
 		t.Errorf("%d slices were made, and the cursor has looked %d times: %+v", len(l.made), runs, l.state.Stopped)
 	}
-	l.until(epoch.Add(65*time.Minute), func() { // the probe is done, and what was behind it, and it catches up
+	l.until(epoch.Add(65*time.Minute), func() { // the probe and the slices behind it are done, and it catches up
 		runs++
 		l.end(timeslice.Done)()
 	})

@@ -101,7 +101,7 @@ func (s *searches) edit(t *task.Task) task.Change {
 	return c
 }
 
-// filter returns the text of a random filter. Most of its values are those of one row.
+// filter returns the text of a random filter. It takes most of its values from one row.
 func (s *searches) filter() string {
 	known := slices.SortedFunc(maps.Keys(s.rows), task.ID.Compare)
 	var terms []string

@@ -18,7 +18,7 @@ var (
 type Tokens struct {
 	list   []Token
 	byHash map[Hash]*Token
-	file   map[Hash]*Token  // those that are never in doubt, of joined sources; nil: all
+	file   map[Hash]*Token  // tokens of the file, which are valid without confirmation; nil: all are
 	doubt  func() error     // nil: never
 	now    func() time.Time // by which tokens expire; nil: the wall clock
 }

@@ -189,7 +189,7 @@ func (k *Kept) change(ctx context.Context, fn func(all []Record, now time.Time) 
 	return ErrBusy
 }
 
-// current returns the records, without those of tokens that ended long ago and without secrets that are not accepted any more.
+// current returns the records without tokens that ended long ago and without expired secrets.
 func current(all []Record, now time.Time) []Record {
 	all = slices.DeleteFunc(all, func(r Record) bool {
 		ended := r.Revoked

@@ -61,7 +61,7 @@ func (r *Record) EarlierUntil(now time.Time) (until time.Time) {
 	return until
 }
 
-// token returns what the token allows.
+// token returns the record as a token, with its rights.
 func (r *Record) token() *access.Token {
 	return &access.Token{Name: r.Name, Hash: r.Hash, Roles: r.Roles, Types: r.Types, Created: r.Created, Expires: r.Expires}
 }
@@ -102,11 +102,11 @@ func decode(value []byte) ([]Record, error) {
 		err = errors.New("there is more after its end")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the tokens that the cluster keeps are damaged, or of a newer version: %w", err)
+		return nil, fmt.Errorf("the tokens of the cluster are damaged, or of a newer version: %w", err)
 	}
 	for i := range doc.Tokens {
 		if err := doc.Tokens[i].token().Check(); err != nil {
-			return nil, fmt.Errorf("of the tokens that the cluster keeps, number %d %w", i+1, err)
+			return nil, fmt.Errorf("of the tokens of the cluster, number %d %w", i+1, err)
 		}
 	}
 	return doc.Tokens, nil

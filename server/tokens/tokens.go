@@ -78,7 +78,7 @@ func Open(ctx context.Context, c Config) (*Kept, error) {
 	return k, nil
 }
 
-// Tokens returns the tokens of the file and those that are kept. It does not wait.
+// Tokens returns the tokens of the file and of the cluster. It does not block.
 func (k *Kept) Tokens() *access.Tokens {
 	file, known := k.File(), k.known.Load()
 	if j := k.joined.Load(); j != nil && j.file == file && j.version == known.version {
@@ -95,7 +95,7 @@ func (k *Kept) Age() time.Duration { return time.Since(k.known.Load().at) }
 // doubt returns an error if the last read is too old.
 func (k *Kept) doubt() error {
 	if age := k.Age(); age >= RefuseAfter {
-		return fmt.Errorf("it has not been able to read the kept ones for %v; tokens of the file of api.tokens are accepted", age.Round(time.Second))
+		return fmt.Errorf("it has not been able to read the tokens of the cluster for %v; tokens of the file of api.tokens are accepted", age.Round(time.Second))
 	}
 	return nil
 }
@@ -126,12 +126,12 @@ func (k *Kept) Watch(ctx context.Context) {
 // notify sets changed after each change of the setting, until ctx ends.
 func (k *Kept) notify(ctx context.Context, changed wakeup.Signal) {
 	for ctx.Err() == nil {
-		_ = k.Settings.Watch(ctx, coord.TokensSetting, func([]coord.Setting) { changed.Set() }) // reads say what is wrong
+		_ = k.Settings.Watch(ctx, coord.TokensSetting, func([]coord.Setting) { changed.Set() }) // the next read returns the error
 		_ = wakeup.Sleep(ctx, retryAfter)                                                       // the loop looks at ctx
 	}
 }
 
-// read replaces what the node knows.
+// read refreshes the snapshot from the settings.
 func (k *Kept) read(ctx context.Context) error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
@@ -166,7 +166,7 @@ func (k *Kept) read(ctx context.Context) error {
 
 var errOlder = errors.New("the settings have older tokens than the node knows")
 
-// publish replaces what the node knows by the records of a version, as they were at a time or later. reading is held.
+// publish stores a snapshot of the records of a version. The settings had them at the time at, or later. The caller holds reading.
 func (k *Kept) publish(records []Record, version uint64, at time.Time) {
 	next := &snapshot{version: version, at: at}
 	for _, r := range records {
@@ -183,11 +183,11 @@ func (k *Kept) warn(ctx context.Context) {
 	}
 	if !k.warned {
 		k.warned = true
-		k.Log.Warn("the tokens that the cluster keeps cannot be read: changes of them have no effect on this node", "since", age, "refused_after", RefuseAfter)
+		k.Log.Warn("the tokens of the cluster cannot be read: changes have no effect on this node", "since", age, "refused_after", RefuseAfter)
 	}
 	if !k.refused && age >= RefuseAfter {
 		k.refused = true
-		k.Log.Error("the tokens that the cluster keeps cannot be read, and are refused now; those of the file are accepted", "since", age)
+		k.Log.Error("the tokens of the cluster cannot be read, and are refused now; tokens of the file are accepted", "since", age)
 	}
 }
 
@@ -195,7 +195,7 @@ func (k *Kept) warn(ctx context.Context) {
 func (k *Kept) recovered() {
 	if k.warned {
 		k.warned, k.refused = false, false
-		k.Log.Info("the tokens that the cluster keeps can be read again")
+		k.Log.Info("the tokens of the cluster can be read again")
 	}
 }
 
@@ -213,7 +213,7 @@ func (k *Kept) load(ctx context.Context) ([]Record, uint64, error) {
 func (k *Kept) setting(ctx context.Context) (coord.Setting, error) {
 	all, err := k.Settings.Settings(ctx, coord.TokensSetting)
 	if err != nil {
-		return coord.Setting{}, fmt.Errorf("%w: read the tokens that the cluster keeps: %w", ErrUnavailable, err)
+		return coord.Setting{}, fmt.Errorf("%w: read the tokens of the cluster: %w", ErrUnavailable, err)
 	}
 	for _, s := range all {
 		if s.Scope == "" {

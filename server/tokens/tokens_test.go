@@ -20,11 +20,11 @@ import (
 	"github.com/taskengine/taskengine/server/tokens"
 )
 
-// unsteady are settings that fail, and whose watches are silent, while err is set.
+// unsteady are settings that fail while err is set. Their watches are silent then.
 type unsteady struct {
 	coord.Config
 	err   atomic.Pointer[error]
-	stale atomic.Pointer[[]coord.Setting] // what they return, if it is set
+	stale atomic.Pointer[[]coord.Setting] // returned instead of the settings, if not nil
 }
 
 func (u *unsteady) fail(err error) { u.err.Store(&err) }
@@ -166,7 +166,7 @@ func TestARevocationReachesANodeThatIsNotNotified(t *testing.T) {
 	})
 }
 
-// silent are settings whose watches end with an error.
+// silent are settings without working watches.
 type silent struct{ coord.Config }
 
 func (silent) Watch(context.Context, string, func([]coord.Setting)) error {
@@ -454,7 +454,7 @@ func TestTokensThatThisVersionDoesNotUnderstandAreNotAccepted(t *testing.T) {
 		if _, swapped, err := c.shared.Swap(t.Context(), coord.TokensSetting, "", version, []byte(value)); err != nil || !swapped {
 			t.Fatal(err)
 		}
-		if _, err := tokens.Open(t.Context(), tokens.Config{Settings: c.shared, File: func() *access.Tokens { return c.file }}); err == nil || !strings.Contains(err.Error(), "the tokens that the cluster keeps") {
+		if _, err := tokens.Open(t.Context(), tokens.Config{Settings: c.shared, File: func() *access.Tokens { return c.file }}); err == nil || !strings.Contains(err.Error(), "the tokens of the cluster") {
 			t.Errorf("with %s a node opens: %v", value, err)
 		}
 	}

@@ -89,7 +89,7 @@ func benchmarkPlatforms(b *testing.B, spread time.Duration, differ bool) {
 	b.ReportMetric(used.Seconds()/b.Elapsed().Seconds(), "processors")
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	b.ReportMetric(float64(memory.Sys-memory.HeapReleased)/(1<<20), "MiB") // of Go, without what was given back
+	b.ReportMetric(float64(memory.Sys-memory.HeapReleased)/(1<<20), "MiB") // of Go, without released memory
 }
 
 func processorTime(b *testing.B) time.Duration {

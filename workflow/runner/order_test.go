@@ -198,7 +198,7 @@ func TestAnOrderingKeyThatIsNoneFailsTheStep(t *testing.T) {
 	}
 }
 
-// A workflow that is retried adds tasks with ordering keys to those that it has.
+// A retried workflow adds tasks with ordering keys to its earlier tasks.
 func TestAStepWithAnOrderingKeyRunsAnew(t *testing.T) {
 	onStores(t, func(t *testing.T, store storage.Store) {
 		c := config()

@@ -16,7 +16,7 @@ import (
 
 const bulkTasks = 2500 // of each type; three plans of a job
 
-// bulkConfig makes nodes whose tasks of both types end in the state error.
+// bulkConfig configures two types. All of their tasks end in the state error.
 const bulkConfig = `
 storage: %s
 coordination: {lease: 1s}
@@ -27,7 +27,7 @@ types:
   pending: {handler: bank, max_crashes: 0}
 `
 
-// changing is a cluster whose nodes are killed in the middle of bulk jobs.
+// changing is a cluster. Its nodes are killed in the middle of bulk jobs.
 type changing struct {
 	nodes []*running
 	start func(node int) *running

@@ -138,8 +138,8 @@ func (p *project) read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// goFlags are those with which this test was built, so that all modules are compiled already, and without vet, which would
-// read them all.
+// goFlags returns the flags of this test's own build, so that go finds all modules compiled. They leave out vet, which reads all
+// modules.
 func goFlags() string { return "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -vet=off") }
 
 // useGo builds the program with the sources that came with it, and needs no network for that: this test was built with the same modules.

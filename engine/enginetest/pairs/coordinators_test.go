@@ -41,7 +41,7 @@ func startOthers() (err error) {
 	return err
 }
 
-// stopOthers ends those that were started.
+// stopOthers stops the servers that were started.
 func stopOthers() (failed error) {
 	if brokers != nil {
 		failed = errors.Join(failed, brokers.Close())

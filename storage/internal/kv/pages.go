@@ -61,8 +61,8 @@ func (p *pages) mark() uint64 {
 	return p.old
 }
 
-// movedSince returns ids with those below before that were moved since a mark, the newest first. It reports false if it does not know all of them. The
-// caller holds mu.
+// movedSince adds to ids the moved rows since a mark that are below before, the newest first. It reports false if it has forgotten some. The caller
+// holds mu.
 func (p *pages) movedSince(mark uint64, before task.ID, ids []task.ID) ([]task.ID, bool) {
 	if p.moves-mark > maxMoved {
 		return nil, false

@@ -81,7 +81,7 @@ func (c *recent) put(id task.ID, r *row) (old *row, kept bool) {
 		if before.row != nil {
 			delete(c.rows, id)
 		}
-		for i := range c.known { // of the generations that know the row, the youngest: what the others know costs a read at most
+		for i := range c.known { // only the youngest generation that knows the row: an older one costs at most a read
 			ids := c.known[i].ids
 			if _, isKnown := ids[id]; isKnown {
 				delete(ids, id)

@@ -46,7 +46,7 @@ func newTaskWhy(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&history, "history", false, "also print how long it has waited for what")
-	cmd.Flags().BoolVar(&tree, "tree", false, "also print why the tasks do not run that it waits for: its children, and those before it in their order")
+	cmd.Flags().BoolVar(&tree, "tree", false, "also explain the tasks that it waits for: its children, and the tasks before it in the order of its key")
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "with --tree: how many tasks are shown at most")
 	return cmd
 }

@@ -20,9 +20,9 @@ func (f *tokensFlags) add(cmd *cobra.Command) {
 	f.config.add(cmd, "the configuration file; without it, ./taskengine.yaml")
 }
 
-// addFor adds the flags to a command about the tokens that the cluster keeps unless they name a file.
+// addFor adds the flags to a command about the tokens of the cluster unless they name a file.
 func (f *tokensFlags) addFor(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.file, "file", "", "the file of the tokens, instead of those that the cluster keeps")
+	cmd.Flags().StringVar(&f.file, "file", "", "a file of tokens; the default is the tokens of the cluster")
 	f.config.add(cmd, "a configuration whose api.tokens is that file")
 }
 
@@ -50,7 +50,7 @@ const rolesHelp = `Roles:
   reveal   beside another role: see redacted values
   admin    everything`
 
-// isGiven reports whether the command line names a file: otherwise the command is about the tokens that the cluster keeps.
+// isGiven reports whether the command line names a file: otherwise the command is about the tokens of the cluster.
 func (f *tokensFlags) isGiven() bool { return f.file != "" || f.config.file != "" }
 
 // path returns the path of the file.

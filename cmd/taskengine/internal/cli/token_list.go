@@ -16,8 +16,8 @@ func newTokenList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens of clients",
-		Long: `List the tokens that the cluster keeps, and those of the file of the node; or, with --file or
---config, those of a file.`,
+		Long: `List the tokens of the cluster and of the node's file or, with --file or --config, the tokens of a
+file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if flags.isGiven() {
@@ -33,7 +33,7 @@ func newTokenList(a *app) *cobra.Command {
 		},
 	}
 	flags.addFor(cmd)
-	cmd.Flags().BoolVar(&revoked, "revoked", false, "also those that were revoked, or have expired, in the last 30 days")
+	cmd.Flags().BoolVar(&revoked, "revoked", false, "also the tokens that were revoked or expired in the last 30 days")
 	return cmd
 }
 

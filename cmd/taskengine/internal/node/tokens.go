@@ -11,8 +11,7 @@ import (
 	"github.com/taskengine/taskengine/server/tokens"
 )
 
-// clientTokens are the tokens of clients: those of a file and, once the engine is open, those that the cluster keeps. nil: clients need
-// none.
+// clientTokens are the tokens of clients: of a file and, once the engine is open, of the cluster. nil: clients need none.
 type clientTokens struct {
 	file *access.Watched
 	kept atomic.Pointer[tokens.Kept] // set by openKept, once; nil before
@@ -31,7 +30,7 @@ func (t *clientTokens) valid() func() *access.Tokens {
 	}
 }
 
-// keeper returns the tokens that the cluster keeps; nil if it keeps none.
+// keeper returns the tokens of the cluster; nil if it keeps none.
 func (t *clientTokens) keeper() *tokens.Kept {
 	if t == nil {
 		return nil
@@ -54,7 +53,7 @@ func (p *parts) openTokens() error {
 	return nil
 }
 
-// openKept reads the tokens that the cluster keeps, now and after each change.
+// openKept reads the tokens of the cluster, now and after each change.
 func (p *parts) openKept(ctx context.Context) error {
 	if p.tokens == nil {
 		return nil
@@ -67,7 +66,7 @@ func (p *parts) openKept(ctx context.Context) error {
 		}
 		p.tokens.kept.Store(kept)
 		p.node.metrics.WatchTokens(kept.Age)
-		p.follow("the tokens that the cluster keeps", kept.Watch)
+		p.follow("the tokens of the cluster", kept.Watch)
 		return nil
 	})
 }

@@ -6623,7 +6623,7 @@ func (x *AddTokenResponse) GetSecret() string {
 
 type ListTokensRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revoked       bool                   `protobuf:"varint,1,opt,name=revoked,proto3" json:"revoked,omitempty"` // also those that were revoked, or have expired, in the last 30 days
+	Revoked       bool                   `protobuf:"varint,1,opt,name=revoked,proto3" json:"revoked,omitempty"` // also the tokens that were revoked or expired in the last 30 days
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6964,7 +6964,7 @@ func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
 type ListWorkersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"` // of all nodes, by node
-	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`   // nodes whose workers are missing
+	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`   // nodes that did not answer: their workers are missing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -14513,7 +14513,7 @@ func (x *RetrySlicesResponse) GetOnlyOn() string {
 	return ""
 }
 
-// BulkOrder says what a bulk job does with which tasks.
+// BulkOrder selects tasks and their change by a bulk job.
 type BulkOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // resume, cancel, fail, reschedule, set or delete; delete needs the role admin
@@ -14961,7 +14961,7 @@ type PreviewBulkJobResponse struct {
 	Complete      bool                   `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`                                                                       // these are all; if not, there are more
 	Read          int64                  `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`                                                                               // how many tasks were read at least
 	States        map[string]int64       `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // of the tasks
-	Kinds         []*BulkKind            `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`                                                                              // of their errors, those of most tasks first, at most 20
+	Kinds         []*BulkKind            `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`                                                                              // of their errors, the most frequent first, at most 20
 	Samples       []*Task                `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`                                                                          // the newest of the tasks, at most 10
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

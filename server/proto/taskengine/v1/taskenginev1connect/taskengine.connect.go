@@ -374,7 +374,7 @@ type TaskServiceClient interface {
 	// kept nowhere: the cluster keeps its hash. Without an answer the token may have been made: RotateToken gives it another secret.
 	// If a valid token has the name, the code is already_exists. A token that expires makes none that is valid for longer.
 	AddToken(context.Context, *v1.AddTokenRequest) (*v1.AddTokenResponse, error)
-	// ListTokens returns the tokens that the cluster keeps, by name, and then those of the file of the node.
+	// ListTokens returns the tokens of the cluster by name, and then the tokens of the node's file.
 	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
 	// RevokeToken revokes a token that the cluster keeps: every node refuses it within about a second. The last valid token that may
 	// do this is revoked with force alone: otherwise the code is failed_precondition. To revoke it again changes nothing.
@@ -2038,7 +2038,7 @@ type TaskServiceHandler interface {
 	// kept nowhere: the cluster keeps its hash. Without an answer the token may have been made: RotateToken gives it another secret.
 	// If a valid token has the name, the code is already_exists. A token that expires makes none that is valid for longer.
 	AddToken(context.Context, *v1.AddTokenRequest) (*v1.AddTokenResponse, error)
-	// ListTokens returns the tokens that the cluster keeps, by name, and then those of the file of the node.
+	// ListTokens returns the tokens of the cluster by name, and then the tokens of the node's file.
 	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
 	// RevokeToken revokes a token that the cluster keeps: every node refuses it within about a second. The last valid token that may
 	// do this is revoked with force alone: otherwise the code is failed_precondition. To revoke it again changes nothing.
