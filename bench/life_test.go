@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,26 @@ func BenchmarkLife(b *testing.B) {
 	}
 }
 
+// BenchmarkSearchedLife measures the lives of tasks of a type with search attributes.
+func BenchmarkSearchedLife(b *testing.B) {
+	for _, s := range stores {
+		for _, n := range []int{0, 1, 4} {
+			b.Run(fmt.Sprintf("store=%s/attributes=%d", s.name, n), func(b *testing.B) {
+				set := types()
+				p := set.Types["noop"]
+				for i := range n {
+					p.Search = append(p.Search, fmt.Sprintf("payload.customer.id%d", i))
+				}
+				set.Types["noop"] = p
+				rest := strings.Repeat("x", payloadSize-100)
+				livesOf(b, set, noop, func(i int64) []byte {
+					return fmt.Appendf(nil, `{"customer": {"id0": %d, "id1": %d, "id2": %d, "id3": %d}, "rest": %q}`, i, i/10, i/1000, i%10, rest)
+				}, openStore(b, s.open), 0)
+			})
+		}
+	}
+}
+
 // BenchmarkBacklog measures the same beside tasks of a paused type. The memory is that of
 // the whole process.
 func BenchmarkBacklog(b *testing.B) {
@@ -62,9 +83,15 @@ func engineLives(b *testing.B, store storage.Store, backlog int) (rate float64) 
 
 // livesBy runs b.N tasks by a handler and returns how many of them there were in a second.
 func livesBy(b *testing.B, h task.Handler, store storage.Store, backlog int) (rate float64) {
+	payload := make([]byte, payloadSize)
+	return livesOf(b, types(), h, func(int64) []byte { return payload }, store, backlog)
+}
+
+// livesOf is livesBy with policies and payloads.
+func livesOf(b *testing.B, set policy.Set, h task.Handler, payload func(i int64) []byte, store storage.Store, backlog int) (rate float64) {
 	tokens := make(chan struct{}, inFlight)
 	e, err := engine.Open(b.Context(), engine.Config{
-		Store: store, Policies: types(), Handlers: map[string]task.Handler{"noop": h, "paused": noop},
+		Store: store, Policies: set, Handlers: map[string]task.Handler{"noop": h, "paused": noop},
 		Observer: engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
 			if t == nil || t.State != task.Done {
 				b.Errorf("a task ended as %+v", t)
@@ -77,7 +104,6 @@ func livesBy(b *testing.B, h task.Handler, store storage.Store, backlog int) (ra
 	}
 	defer e.Close(context.Background())
 	fillPaused(b, e, backlog)
-	payload := make([]byte, payloadSize)
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	b.ReportAllocs()
@@ -86,9 +112,9 @@ func livesBy(b *testing.B, h task.Handler, store storage.Store, backlog int) (ra
 	var wg sync.WaitGroup
 	for range submitters {
 		wg.Go(func() {
-			for left.Add(-1) >= 0 {
+			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
 				tokens <- struct{}{}
-				if _, err := e.Submit(context.Background(), engine.Request{Type: "noop", Payload: payload}); err != nil {
+				if _, err := e.Submit(context.Background(), engine.Request{Type: "noop", Payload: payload(i)}); err != nil {
 					b.Error(err)
 					return
 				}

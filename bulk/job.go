@@ -30,10 +30,12 @@ const (
 	Reschedule Verb = "reschedule"
 	Set        Verb = "set"
 	Delete     Verb = "delete"
+	Erase      Verb = "erase"
+	Undo       Verb = "undo" // of another job
 )
 
 // Verbs returns all verbs.
-func Verbs() []Verb { return []Verb{Resume, Cancel, Fail, Reschedule, Set, Delete} }
+func Verbs() []Verb { return []Verb{Resume, Cancel, Fail, Reschedule, Set, Delete, Erase, Undo} }
 
 // Bounds of jobs.
 const (
@@ -57,6 +59,9 @@ type Job struct {
 	Priority *uint8             `json:"priority,omitempty"` // for Set
 	Payload  *[]byte            `json:"payload,omitempty"`  // likewise
 	Headers  map[string]*string `json:"headers,omitempty"`  // likewise; nil removes a header
+
+	Of        string `json:"of,omitempty"`         // for Undo: the job that is undone
+	OfChanged int64  `json:"of_changed,omitempty"` // likewise: how many tasks that has changed
 
 	Rate float64 `json:"rate,omitempty"` // tasks in a second; 0 is as fast as possible
 
@@ -94,6 +99,10 @@ func statesOf(v Verb) []task.State {
 		return []task.State{task.Waiting, task.Submitted, task.Error}
 	case Delete:
 		return []task.State{task.Done, task.Failed, task.Cancelled}
+	case Erase:
+		return []task.State{task.Done, task.Error, task.Failed, task.Cancelled}
+	case Undo:
+		return nil
 	default:
 		return []task.State{task.Error}
 	}
@@ -121,6 +130,8 @@ func (j *Job) Prepare(now time.Time) error {
 		return wrong("a priority, a payload and headers are for %s", Set)
 	case !j.At.IsZero() && (j.At.Unix() < 0 || j.At.UTC().Year() > 9999):
 		return wrong("times must lie between the years 1970 and 9999")
+	case (j.Verb == Undo) != (j.Of != ""):
+		return wrong("%s needs the name of a job, and no other verb has one", Undo)
 	case j.Reason != "" && j.Verb != Cancel && j.Verb != Fail:
 		return wrong("a reason is kept by tasks that are cancelled or fail, and not by %s", j.Verb)
 	}
@@ -135,7 +146,7 @@ func (j *Job) Prepare(now time.Time) error {
 		return wrong("the filter is empty: name at least one term, such as state=error; type=* selects all types")
 	}
 	bounds, ok := f.Bounds()
-	if ok && bounds.States == nil {
+	if ok && bounds.States == nil && j.Verb != Undo {
 		f = f.And(filter.Of(statesOf(j.Verb), nil, ""))
 	}
 	f = f.And(filter.Of(nil, j.Types, ""))
@@ -161,8 +172,31 @@ func (j *Job) Filter() (filter.Filter, error) {
 	return f, nil
 }
 
-// Selects reports whether a job is about a task that its filter selects. It is not about parts of the engine, such as schedules.
-func Selects(t *task.Task) bool { return !task.IsReservedType(t.Type) }
+// Logged returns the filter of a job as logs have it: without the values of tasks that the job erases.
+func (j *Job) Logged() string {
+	if j.Verb != Erase {
+		return j.Where
+	}
+	f, err := j.Filter()
+	if err != nil { // it lacks them already
+		return j.Where
+	}
+	return f.WithoutContent()
+}
+
+// Selects reports whether a job is about a task that its filter selects. It is not about parts of the engine, such as schedules, erases no task twice, and
+// undoes changes of one job.
+func (j *Job) Selects(t *task.Task) bool {
+	switch {
+	case task.IsReservedType(t.Type):
+		return false
+	case j.Verb == Erase:
+		return t.Erased() == nil
+	case j.Verb == Undo:
+		return slices.ContainsFunc(t.History, func(a task.Attempt) bool { return a.IsBy(j.Of) })
+	}
+	return true
+}
 
 // CheckName returns why a job cannot have a name, or nil.
 func CheckName(name string) error {

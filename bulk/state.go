@@ -20,12 +20,12 @@ type State struct {
 	AtEnd  bool      `json:"at_end,omitempty"` // there are no tasks below the cursor
 
 	Plan   Plan      `json:"plan,omitempty"`   // to be changed now
-	PlanAt time.Time `json:"plan_at,omitzero"` // the UpdatedAt that these tasks get by that
+	PlanAt time.Time `json:"plan_at,omitzero"` // when, which becomes the UpdatedAt of these tasks
 
 	Changed int64 `json:"changed"`           // tasks that the job has changed
 	Skipped int64 `json:"skipped"`           // that were gone or did not match any more when the job came to them
 	Refused int64 `json:"refused"`           // of which the state did not allow it
-	Unclear int64 `json:"unclear,omitempty"` // that changed again before the job, after a crash, could tell whether it had changed them
+	Unclear int64 `json:"unclear,omitempty"` // of which the job cannot tell, after a crash, whether it has changed them
 	Read    int64 `json:"read"`              // rows that were read to find the tasks
 
 	Reasons []Refusal `json:"reasons,omitempty"` // the first of the refused

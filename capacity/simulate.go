@@ -74,6 +74,7 @@ func (c *Curves) simulate(s simulated) (m modelled, err error) {
 		Policies: s.policies, Cores: s.cores, LookAhead: engine.DefaultLookAhead, QueueAhead: engine.DefaultQueueLookAhead,
 		Costs: c.Costs, Seed: s.seed,
 		SampleEvery: max(time.Millisecond, m.span/samplings),
+		SampleUntil: 2 * m.span, // a handler may run for hours after the last arrival
 		Sampled: func(x sim.Sample) {
 			m.most = max(m.most, x.Queued)
 			if x.At <= start {

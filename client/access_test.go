@@ -64,7 +64,7 @@ func TestAClientSaysWhyItHasNoConnection(t *testing.T) {
 		until := time.Now().Add(time.Minute)
 		for {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			_, err = c.Limits(ctx)
+			_, _, err = c.Limits(ctx)
 			cancel()
 			if err != nil && strings.Contains(err.Error(), want) || time.Now().After(until) {
 				break
@@ -125,7 +125,7 @@ func TestAClientSendsItsToken(t *testing.T) {
 				t.Errorf("a task of the type %s with the token %q: %v, want %v", typ, token, err, want)
 			}
 		}
-		if _, err := c.Limits(t.Context()); !errors.Is(err, client.ErrNotAllowed) {
+		if _, _, err := c.Limits(t.Context()); !errors.Is(err, client.ErrNotAllowed) {
 			t.Errorf("the limits with the token %q: %v", token, err)
 		}
 		c.Close()

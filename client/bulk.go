@@ -22,6 +22,8 @@ const (
 	BulkReschedule BulkVerb = "reschedule"
 	BulkSet        BulkVerb = "set"
 	BulkDelete     BulkVerb = "delete"
+	BulkErase      BulkVerb = "erase" // removes the content of tasks that have ended or are in [StateError], which become failed
+	BulkUndo       BulkVerb = "undo"  // gives tasks back what they had before another job changed them, unless they have changed since
 )
 
 // BulkOrder selects tasks and their change by a bulk job.
@@ -33,6 +35,7 @@ type BulkOrder struct {
 	At     time.Time     // of BulkReschedule and BulkSet, or In
 	In     time.Duration // from now on
 	Values *TaskValues   // of BulkSet
+	Job    string        // of BulkUndo, which has no Where and no Types: the job that is undone; it has ended
 }
 
 // WhereIDs returns the filter that selects the tasks with these ids, at most about 200 of them.
@@ -86,11 +89,12 @@ type BulkJob struct {
 	Changed       int64         // tasks that the job has changed
 	Skipped       int64         // that were gone, or did not match any more, when the job came to them
 	Refused       int64         // of which the state does not allow it
-	Unclear       int64         // that changed again before a node, after the stop of another, could tell whether the job had changed them
+	Unclear       int64         // of which a node that died has left open whether the job has changed them
 	Read          int64         // tasks that were read to find them
 	Refusals      []BulkRefusal // the first 100; the log of the task of the job has all
 	History       []BulkEvent   // the newest orders of people, at most 50
 	TaskID        task.ID       // of the job
+	Undoes        string        // of BulkUndo: the job that it undoes
 	Problem       string        // why it does not go on
 }
 
@@ -119,6 +123,7 @@ type BulkPreview struct {
 	Read     int64            // how many tasks were read at least
 	States   map[string]int64 // of the tasks
 	Kinds    []BulkKind       // of their errors, the most frequent first, at most 20
+	Left     map[string]int64 // of BulkUndo: tasks that stay as they are, by the reason; of BulkSet: tasks that could not be undone, likewise
 	Samples  []*Task          // the newest of the tasks, at most 10, without payload, result and checkpoint
 }
 
@@ -233,7 +238,7 @@ func (c *Client) Delete(ctx context.Context, id task.ID, options ...ChangeOption
 }
 
 func orderMessage(o *BulkOrder) *taskenginev1.BulkOrder {
-	m := &taskenginev1.BulkOrder{Verb: string(o.Verb), Where: o.Where, Types: o.Types, Reason: o.Reason, At: stamp(o.At), In: span(o.In)}
+	m := &taskenginev1.BulkOrder{Verb: string(o.Verb), Where: o.Where, Types: o.Types, Reason: o.Reason, At: stamp(o.At), In: span(o.In), Job: o.Job}
 	if o.Values != nil {
 		m.Values = valuesMessage(o.Values)
 	}
@@ -269,7 +274,7 @@ func (d *decoder) bulkJob(m *taskenginev1.BulkJob) *BulkJob {
 		Name: m.GetName(), Phase: BulkPhase(m.GetPhase()), Verb: BulkVerb(m.GetVerb()), Where: m.GetWhere(), Types: m.GetTypes(), Reason: m.GetReason(),
 		At: timeOf(m.GetAt()), Rate: m.GetRate(), By: m.GetBy(), OrderedAt: timeOf(m.GetOrderedAt()), BegunAt: timeOf(m.GetBegunAt()), EndedAt: timeOf(m.GetEndedAt()),
 		Total: m.GetTotal(), TotalComplete: m.GetTotalComplete(), Changed: m.GetChanged(), Skipped: m.GetSkipped(), Refused: m.GetRefused(), Unclear: m.GetUnclear(),
-		Read: m.GetRead(), TaskID: d.id(m.GetTaskId()), Problem: m.GetProblem(),
+		Read: m.GetRead(), TaskID: d.id(m.GetTaskId()), Problem: m.GetProblem(), Undoes: m.GetUndoes(),
 		Refusals: all(m.GetRefusals(), func(m *taskenginev1.BulkRefusal) BulkRefusal { return BulkRefusal{d.id(m.GetTaskId()), m.GetReason()} }),
 		History: all(m.GetHistory(), func(m *taskenginev1.BulkEvent) BulkEvent {
 			return BulkEvent{timeOf(m.GetAt()), m.GetBy(), m.GetWhat(), m.GetReason()}
@@ -279,7 +284,7 @@ func (d *decoder) bulkJob(m *taskenginev1.BulkJob) *BulkJob {
 
 func (d *decoder) bulkPreview(m *taskenginev1.PreviewBulkJobResponse) *BulkPreview {
 	return &BulkPreview{
-		Where: m.GetWhere(), Tasks: m.GetTasks(), Complete: m.GetComplete(), Read: m.GetRead(), States: m.GetStates(), Samples: all(m.GetSamples(), d.task),
+		Where: m.GetWhere(), Tasks: m.GetTasks(), Complete: m.GetComplete(), Read: m.GetRead(), States: m.GetStates(), Left: m.GetLeft(), Samples: all(m.GetSamples(), d.task),
 		Kinds: all(m.GetKinds(), func(m *taskenginev1.BulkKind) BulkKind {
 			return BulkKind{m.GetKind(), m.GetPattern(), m.GetTasks(), d.id(m.GetSample()), m.GetError()}
 		}),

@@ -108,6 +108,31 @@ func TestTasksAreChangedByBulkJobs(t *testing.T) {
 	}
 }
 
+func TestABulkJobIsUndone(t *testing.T) {
+	c, ids := newBulk(t, 3)
+	if _, err := c.StartBulkJob(t.Context(), client.BulkOrder{Verb: client.BulkFail, Where: "type=pay", Reason: "by mistake"}, client.BulkStart{Name: "slip"}); err != nil {
+		t.Fatal(err)
+	}
+	bulkEnd(t, c, "slip")
+	if _, err := c.Resume(t.Context(), ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	undo := client.BulkOrder{Verb: client.BulkUndo, Job: "slip"}
+	p, err := c.PreviewBulkJob(t.Context(), undo)
+	if err != nil || p.Tasks != 2 || len(p.Left) != 1 {
+		t.Fatalf("the preview is %+v, %v", p, err)
+	}
+	if _, err := c.StartBulkJob(t.Context(), undo, client.BulkStart{Name: "mend"}); err != nil {
+		t.Fatal(err)
+	}
+	if j := bulkEnd(t, c, "mend"); j.Undoes != "slip" || j.Changed != 2 || j.Skipped != 1 {
+		t.Errorf("the job is %+v", j)
+	}
+	if got, err := c.Get(t.Context(), ids[2]); err != nil || got.State != client.StateError || got.Error != "bank 7 answered 503" {
+		t.Errorf("the task is %+v, %v", got, err)
+	}
+}
+
 func TestABulkJobTakesOrders(t *testing.T) {
 	c, _ := newBulk(t, 3)
 	order := client.BulkOrder{Verb: client.BulkCancel, Where: "type=pay", Reason: "by mistake"}

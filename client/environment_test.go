@@ -24,7 +24,7 @@ func TestTheEnvironmentNamesTheNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Limits(t.Context()); err != nil {
+	if _, _, err := c.Limits(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

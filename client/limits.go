@@ -108,13 +108,13 @@ type LimitUnset struct {
 }
 
 // Limits returns all limits in force, by name and value: the limits of the configuration, and each value, or pattern of
-// values, with a setting.
-func (c *Client) Limits(ctx context.Context) ([]*Limit, error) {
+// values, with a setting. The uses of the nodes that did not answer are missing.
+func (c *Client) Limits(ctx context.Context) (limits []*Limit, silent []SilentNode, err error) {
 	res, err := call[taskenginev1.ListLimitsResponse](ctx, c, taskenginev1connect.TaskServiceListLimitsProcedure, &taskenginev1.ListLimitsRequest{}, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return all(res.GetLimits(), limitOf), nil
+	return all(res.GetLimits(), limitOf), all(res.GetSilent(), silentOf), nil
 }
 
 // Limit returns a limit, as a whole if value is empty, or for one of its values. The error wraps [ErrNotFound] if the configuration

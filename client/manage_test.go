@@ -53,7 +53,7 @@ func TestLimitsAreReadAndChanged(t *testing.T) {
 		{Name: "partner", Configured: true, Of: "payouts", Per: "payload.p", Scope: client.ScopeNode, Max: 1, Rate: rate, ConfiguredMax: 1, ConfiguredRate: rate},
 		{Name: "payouts", Configured: true, Scope: client.ScopeNode, Max: 4, ConfiguredMax: 4},
 	}
-	if got, err := c.Limits(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
+	if got, silent, err := c.Limits(t.Context()); err != nil || len(silent) != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("the limits are %+v, %v", got, err)
 	}
 	change := client.LimitChange{Value: "acme-*", Max: new(uint32(0)), Rate: new(client.Rate), Paused: new(true), IfVersion: new(uint64(0)), By: "eve"}

@@ -28,6 +28,8 @@ var unmirrored = map[string]string{
 	"taskengine.v1.SubmitWithChildrenRequest.children": "it is a parameter",
 	"taskengine.v1.SubmitWithChildrenRequest.open":     "the client splits the children",
 	"taskengine.v1.UnsetLimitRequest.name":             "it is a parameter",
+	"taskengine.v1.SetDocumentRequest.key":             "it is a parameter",
+	"taskengine.v1.DeleteDocumentRequest.key":          "it is a parameter",
 }
 
 // Every field of a message arrives in the field of the same name, also with any other field absent.
@@ -39,6 +41,7 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.Task), func(d *decoder, m proto.Message) any { return d.task(m.(*taskenginev1.Task)) }},
 		{new(taskenginev1.StateCount), func(_ *decoder, m proto.Message) any { return stateCountOf(m.(*taskenginev1.StateCount)) }},
 		{new(taskenginev1.Reason), func(d *decoder, m proto.Message) any { return d.reason(m.(*taskenginev1.Reason)) }},
+		{new(taskenginev1.Document), func(_ *decoder, m proto.Message) any { return documentOf(m.(*taskenginev1.Document)) }},
 		{new(taskenginev1.Limit), func(_ *decoder, m proto.Message) any { return limitOf(m.(*taskenginev1.Limit)) }},
 		{new(taskenginev1.Schedule), func(d *decoder, m proto.Message) any { return d.schedule(m.(*taskenginev1.Schedule)) }},
 		{new(taskenginev1.AppliedSchedule), func(_ *decoder, m proto.Message) any { return appliedOf(m.(*taskenginev1.AppliedSchedule)) }},
@@ -49,6 +52,17 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.ListErrorsResponse), func(d *decoder, m proto.Message) any { return d.errorKinds(m.(*taskenginev1.ListErrorsResponse)) }},
 		{new(taskenginev1.BulkJob), func(d *decoder, m proto.Message) any { return d.bulkJob(m.(*taskenginev1.BulkJob)) }},
 		{new(taskenginev1.PreviewBulkJobResponse), func(d *decoder, m proto.Message) any { return d.bulkPreview(m.(*taskenginev1.PreviewBulkJobResponse)) }},
+		{new(taskenginev1.Token), func(_ *decoder, m proto.Message) any { return tokenFrom(m.(*taskenginev1.Token)) }},
+		{new(taskenginev1.SilentNode), func(_ *decoder, m proto.Message) any { return silentOf(m.(*taskenginev1.SilentNode)) }},
+		{new(taskenginev1.LogLine), func(_ *decoder, m proto.Message) any { return logLineOf(m.(*taskenginev1.LogLine)) }},
+		{new(taskenginev1.RanElsewhere), func(_ *decoder, m proto.Message) any { return elsewhereOf(m.(*taskenginev1.RanElsewhere)) }},
+		{new(taskenginev1.Type), func(_ *decoder, m proto.Message) any { return taskTypeOf(m.(*taskenginev1.Type)) }},
+		{new(taskenginev1.OrderingKey), func(d *decoder, m proto.Message) any { return d.orderingKey(m.(*taskenginev1.OrderingKey)) }},
+		{new(taskenginev1.ListAlertsResponse), func(_ *decoder, m proto.Message) any { return alertsOf(m.(*taskenginev1.ListAlertsResponse)) }},
+		{new(taskenginev1.AlertTest), func(_ *decoder, m proto.Message) any { return alertTestOf(m.(*taskenginev1.AlertTest)) }},
+		{new(taskenginev1.AppliedConfig), func(_ *decoder, m proto.Message) any { return appliedConfigOf(m.(*taskenginev1.AppliedConfig)) }},
+		{new(taskenginev1.Node), func(_ *decoder, m proto.Message) any { return nodeOf(m.(*taskenginev1.Node)) }},
+		{new(taskenginev1.Worker), func(_ *decoder, m proto.Message) any { return workerOf(m.(*taskenginev1.Worker)) }},
 		{new(taskenginev1.SourceMove), func(_ *decoder, m proto.Message) any { return moveOf(m.(*taskenginev1.SourceMove)) }},
 		{new(taskenginev1.Receipt), func(d *decoder, m proto.Message) any {
 			var r Receipt
@@ -90,8 +104,12 @@ func TestEveryFieldThatACallerGivesIsSent(t *testing.T) {
 		{new(NamedSchedule), func(v any) proto.Message { return namedMessage(v.(*NamedSchedule)) }},
 		{new(ScheduleDefinition), func(v any) proto.Message { return definitionMessage(v.(*ScheduleDefinition)) }},
 		{new(LimitChange), func(v any) proto.Message { return setLimitMessage("mail", v.(*LimitChange)) }},
+		{new(TokenRequest), func(v any) proto.Message { return tokenRequestMessage(v.(*TokenRequest)) }},
 		{new(BulkOrder), func(v any) proto.Message { return orderMessage(v.(*BulkOrder)) }},
 		{new(TaskValues), func(v any) proto.Message { return valuesMessage(v.(*TaskValues)) }},
+		{new(DocumentWrite), func(v any) proto.Message { return setDocumentMessage("a", v.(*DocumentWrite)) }},
+		{new(DocumentDelete), func(v any) proto.Message { return deleteDocumentMessage("a", v.(*DocumentDelete)) }},
+		{new(SilenceRequest), func(v any) proto.Message { return silenceMessage(v.(*SilenceRequest)) }},
 		{new(LimitUnset), func(v any) proto.Message { return unsetLimitMessage("mail", v.(*LimitUnset)) }},
 	} {
 		t.Run(reflect.TypeOf(one.given).Elem().Name(), func(t *testing.T) {
@@ -109,6 +127,9 @@ func TestEveryFieldThatACallerGivesIsSent(t *testing.T) {
 			}
 		})
 	}
+	if set, deleted := setDocumentMessage("a", new(DocumentWrite)), deleteDocumentMessage("a", new(DocumentDelete)); set.GetKey() != "a" || deleted.GetKey() != "a" {
+		t.Errorf("the documents are %q and %q", set.GetKey(), deleted.GetKey())
+	}
 	if set, unset := setLimitMessage("mail", new(LimitChange)), unsetLimitMessage("mail", new(LimitUnset)); set.GetName() != "mail" || unset.GetName() != "mail" {
 		t.Errorf("the limits are %q and %q", set.GetName(), unset.GetName())
 	}
@@ -124,8 +145,8 @@ func fieldsOf(m protoreflect.Message) map[protoreflect.FieldDescriptor]string {
 		}
 		name := ""
 		for part := range strings.SplitSeq(string(field.Name()), "_") {
-			if part == "id" {
-				part = "ID"
+			if part == "id" || part == "sdk" {
+				part = strings.ToUpper(part)
 			}
 			name += strings.ToUpper(part[:1]) + part[1:]
 		}
@@ -242,7 +263,7 @@ func scalarOf(field protoreflect.FieldDescriptor, n *int) protoreflect.Value {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(textOf(n))
 	case protoreflect.Uint32Kind:
-		return protoreflect.ValueOfUint32(uint32(*n))
+		return protoreflect.ValueOfUint32(uint32(*n % 256)) // a priority has a byte
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(uint64(*n))
 	case protoreflect.Int32Kind:
@@ -270,6 +291,9 @@ func fillValue(v reflect.Value, n *int) {
 		return
 	case []string:
 		v.Set(reflect.ValueOf([]string{textOf(n), textOf(n)}))
+		return
+	case []task.ID:
+		v.Set(reflect.ValueOf([]task.ID{{byte(*n)}, {byte(*n + 1)}}))
 		return
 	}
 	switch v.Kind() {

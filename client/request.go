@@ -30,6 +30,8 @@ type Request struct {
 	In          time.Duration     // the task starts no earlier than this after the node got the request
 	ExpiresAt   time.Time         // a task that has not begun by then becomes an error; zero: never
 	Headers     map[string]string // stored with the task; nil: none
+	After       []task.ID         // the task runs when these tasks, which exist, are done; see [After]; nil: none
+	AfterAny    bool              // the task runs when the tasks of After have ended, however
 
 	problem error // the mistake of an option; nil if there is none
 }
@@ -76,6 +78,12 @@ func ExpiresAt(t time.Time) Option {
 		}
 	}
 }
+
+// After runs a task when others, which exist, are done. If one of them fails or is cancelled, the task is cancelled.
+func After(ids ...task.ID) Option { return func(r *Request) { r.After, r.AfterAny = ids, false } }
+
+// AfterAny runs a task when others, which exist, have ended, however.
+func AfterAny(ids ...task.ID) Option { return func(r *Request) { r.After, r.AfterAny = ids, true } }
 
 // Header adds a header.
 func Header(key, value string) Option {
@@ -154,6 +162,10 @@ func newTaskMessage(r *Request, id task.ID) *taskenginev1.NewTask {
 	m := &parts.message
 	m.Id, m.Type, m.Key, m.OrderingKey, m.Headers = id.String(), r.Type, r.Key, r.OrderingKey, r.Headers
 	m.At, m.In, m.ExpiresAt = stamp(r.At), span(r.In), stamp(r.ExpiresAt)
+	m.AfterAny = r.AfterAny
+	for _, id := range r.After {
+		m.After = append(m.After, id.String())
+	}
 	if r.Payload != nil {
 		parts.payload.Payload = r.Payload
 		m.Input = &parts.payload

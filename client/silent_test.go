@@ -75,7 +75,7 @@ func used(ctx context.Context, t *testing.T, c *client.Client) {
 		name string
 		call func() error
 	}{
-		{"read", func() error { _, err := c.Limits(ctx); return err }},
+		{"read", func() error { _, _, err := c.Limits(ctx); return err }},
 		{"submit", func() error { r, err := c.Submit(ctx, "idle", 1); id = r.ID; return err }},
 		{"submit together", func() error { _, err := c.SubmitAll(ctx, request); return err }},
 		{"cancel", func() error {
@@ -119,7 +119,7 @@ func TestAHealthyNodeIsUsedWhateverTheFirstOneDoes(t *testing.T) {
 func TestANodeThatHangsIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(context.Context, *client.Client) error{
-		"a call that is made again": func(ctx context.Context, c *client.Client) error { _, err := c.Limits(ctx); return err },
+		"a call that is made again": func(ctx context.Context, c *client.Client) error { _, _, err := c.Limits(ctx); return err },
 		"a submit":                  func(ctx context.Context, c *client.Client) error { _, err := c.Submit(ctx, "idle", 1); return err },
 		"a call that is made once": func(ctx context.Context, c *client.Client) error {
 			_, err := c.Cancel(ctx, task.ID{1}, "")
@@ -165,7 +165,7 @@ func TestANodeIsLeftAfterACallThatEndedAtItsDeadline(t *testing.T) {
 	wire.Stall()
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := c.Limits(short); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := c.Limits(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	used(t.Context(), t, c)
@@ -221,7 +221,7 @@ func TestASubmitThatWaitsAtASlowNodeIsSentOnce(t *testing.T) {
 		work.Wait()
 	})
 	c := open(t, client.Options{}, l.Addr().String(), listen(t, func(net.Conn) { t.Error("the other node is used") }))
-	if _, err := c.Limits(t.Context()); err != nil { // connects, which takes no part of the three seconds
+	if _, _, err := c.Limits(t.Context()); err != nil { // connects, which takes no part of the three seconds
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -31,7 +31,8 @@ type SliceSource struct {
 
 	// OnlyOn is the name of the node that has these values and platforms in a store of its own, if nodes with stores of their own share the
 	// platforms; empty: all nodes have them.
-	OnlyOn string
+	OnlyOn  string
+	Version uint64 // of its values: grows with each change of them, also by the configuration, and when the clock was set back
 }
 
 // Platform is a platform of a source of time slices.
@@ -59,6 +60,10 @@ type Platform struct {
 	Slices   []OpenSlice    // that have not ended, in the order in which they were made; not in lists
 	History  []SliceChange  // the newest changes, the oldest first; not in lists
 	TaskID   task.ID        // of its cursor
+
+	Version    uint64            // grows with each change of its own values, and when it is added or removed
+	Own        map[string]string // the values that were set for it while nodes ran, after its orders
+	Configured bool              // the configuration of the source names it
 }
 
 // PlatformStop says that the breaker has stopped a platform.
@@ -95,7 +100,7 @@ func (d *decoder) sliceSource(m *taskenginev1.SliceSource) *SliceSource {
 		Name: m.GetName(), Type: m.GetType(), PlatformCount: m.GetPlatformCount(), LowWater: timeOf(m.GetLowWater()), CursorLag: m.GetCursorLag().AsDuration(),
 		Running: m.GetRunning(), Failed: m.GetFailed(), Stopped: m.GetStopped(), Paused: m.GetPaused(), Problems: m.GetProblems(),
 		Orders: m.GetOrders(), Problem: m.GetProblem(),
-		Values: all(m.GetValues(), sliceSettingOf), History: all(m.GetHistory(), sliceChangeOf), TaskID: d.id(m.GetTaskId()), OnlyOn: m.GetOnlyOn(),
+		Values: all(m.GetValues(), sliceSettingOf), History: all(m.GetHistory(), sliceChangeOf), TaskID: d.id(m.GetTaskId()), OnlyOn: m.GetOnlyOn(), Version: m.GetVersion(),
 	}
 }
 
@@ -105,6 +110,7 @@ func (d *decoder) platform(m *taskenginev1.Platform) *Platform {
 		Next: timeOf(m.GetNext()), Running: m.GetRunning(), Failed: m.GetFailed(), Removed: m.GetRemoved(), Orders: m.GetOrders(), Problem: m.GetProblem(),
 		Made: m.GetMade(), Done: m.GetDone(), GivenUp: m.GetGivenUp(),
 		Settings: all(m.GetSettings(), sliceSettingOf), Slices: all(m.GetSlices(), d.openSlice), History: all(m.GetHistory(), sliceChangeOf), TaskID: d.id(m.GetTaskId()),
+		Version: m.GetVersion(), Own: m.GetOwn(), Configured: m.GetConfigured(),
 	}
 	if s := m.GetStopped(); s != nil {
 		p.Stopped = &PlatformStop{Since: timeOf(s.GetSince()), Next: timeOf(s.GetNext()), Probes: s.GetProbes()}

@@ -14,6 +14,7 @@ import (
 type SliceOrder struct {
 	By     string // at most 200 bytes
 	Reason string // at most 1000 bytes
+	Prefix string // of an order of PauseSlices, ResumeSlices or RetrySlices for all platforms: only those with names that begin so
 }
 
 // SliceSources returns the sources of time slices in the configuration of the node, by name.
@@ -76,9 +77,10 @@ func (c *Client) SetSlices(ctx context.Context, source, platform string, values 
 	return platformCall[taskenginev1.SetSlicesResponse](ctx, c, taskenginev1connect.TaskServiceSetSlicesProcedure, req, true)
 }
 
-// AddPlatform adds a platform to a source, or one again that was removed: it goes on at its cursor.
-func (c *Client) AddPlatform(ctx context.Context, source, platform string, o SliceOrder) (*Platform, error) {
-	req := &taskenginev1.AddPlatformRequest{Source: source, Platform: platform, By: o.By, Reason: o.Reason}
+// AddPlatform adds a platform to a source, or one again that was removed: it goes on at its cursor. values are its own, as in SetSlices: its
+// first slice has them.
+func (c *Client) AddPlatform(ctx context.Context, source, platform string, values map[string]string, o SliceOrder) (*Platform, error) {
+	req := &taskenginev1.AddPlatformRequest{Source: source, Platform: platform, Values: values, By: o.By, Reason: o.Reason}
 	return platformCall[taskenginev1.AddPlatformResponse](ctx, c, taskenginev1connect.TaskServiceAddPlatformProcedure, req, true)
 }
 
@@ -91,13 +93,13 @@ func (c *Client) RemovePlatform(ctx context.Context, source, platform string, o 
 // PauseSlices stops a platform or, if platform is "", all platforms of the source from making slices, until ResumeSlices. It returns the
 // platform; nil for a source.
 func (c *Client) PauseSlices(ctx context.Context, source, platform string, o SliceOrder) (*Platform, error) {
-	req := &taskenginev1.PauseSlicesRequest{Source: source, Platform: platform, By: o.By, Reason: o.Reason}
+	req := &taskenginev1.PauseSlicesRequest{Source: source, Platform: platform, By: o.By, Reason: o.Reason, Prefix: o.Prefix}
 	return platformCall[taskenginev1.PauseSlicesResponse](ctx, c, taskenginev1connect.TaskServicePauseSlicesProcedure, req, true)
 }
 
 // ResumeSlices ends pauses, as PauseSlices begins them.
 func (c *Client) ResumeSlices(ctx context.Context, source, platform string, o SliceOrder) (*Platform, error) {
-	req := &taskenginev1.ResumeSlicesRequest{Source: source, Platform: platform, By: o.By, Reason: o.Reason}
+	req := &taskenginev1.ResumeSlicesRequest{Source: source, Platform: platform, By: o.By, Reason: o.Reason, Prefix: o.Prefix}
 	return platformCall[taskenginev1.ResumeSlicesResponse](ctx, c, taskenginev1connect.TaskServiceResumeSlicesProcedure, req, true)
 }
 
@@ -111,7 +113,7 @@ func (c *Client) ResetPlatform(ctx context.Context, source, platform string, fro
 // RetrySlices has the failed slices of a platform or, if platform is "", of all platforms of the source run again: those with a part
 // between from and until, where a zero time is no bound. It returns the platform; nil for a source. The order is not repeated.
 func (c *Client) RetrySlices(ctx context.Context, source, platform string, from, until time.Time, o SliceOrder) (*Platform, error) {
-	req := &taskenginev1.RetrySlicesRequest{Source: source, Platform: platform, From: stamp(from), Until: stamp(until), By: o.By, Reason: o.Reason}
+	req := &taskenginev1.RetrySlicesRequest{Source: source, Platform: platform, From: stamp(from), Until: stamp(until), By: o.By, Reason: o.Reason, Prefix: o.Prefix}
 	return platformCall[taskenginev1.RetrySlicesResponse](ctx, c, taskenginev1connect.TaskServiceRetrySlicesProcedure, req, false)
 }
 

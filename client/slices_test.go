@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestTimeSlicesAreReadAndOrdered(t *testing.T) {
 		{"pause: a test", func() (*client.Platform, error) { return c.PauseSlices(ctx, "orders", "a", order) }},
 		{"resume: a test", func() (*client.Platform, error) { return c.ResumeSlices(ctx, "orders", "a", order) }},
 		{"remove: a test", func() (*client.Platform, error) { return c.RemovePlatform(ctx, "orders", "a", order) }},
-		{"add: a test", func() (*client.Platform, error) { return c.AddPlatform(ctx, "orders", "a", order) }},
+		{"add: a test", func() (*client.Platform, error) { return c.AddPlatform(ctx, "orders", "a", nil, order) }},
 		{"retry failed slices: a test", func() (*client.Platform, error) {
 			return c.RetrySlices(ctx, "orders", "a", time.Time{}, time.Now(), order)
 		}},
@@ -121,6 +122,49 @@ func TestTimeSlicesAreReadAndOrdered(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := c.SetSlices(ctx, "orders", "a", map[string]string{"interval": "often"}, order); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+// More platforms than a request has are applied, each as its row says. A row of another version is refused alone.
+func TestManyPlatformsAreApplied(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a call after that fails the test
+	defer cancel()
+	address, _ := newSliceTasks(t).serve(t)
+	c := open(t, client.Options{}, address)
+	var rows []client.PlatformRow
+	for i := range 1100 {
+		rows = append(rows, client.PlatformRow{Name: fmt.Sprintf("tenant-%04d", i), Values: map[string]string{"interval": "2h"}, Replace: true})
+	}
+	order := client.SliceOrder{By: "anna", Reason: "a test"}
+	for _, want := range []client.PlatformOutcome{client.PlatformCreated, client.PlatformUnchanged} {
+		done, err := c.ApplyPlatforms(ctx, "orders", rows, order)
+		if err != nil || len(done) != len(rows) {
+			t.Fatalf("%d platforms, %v", len(done), err)
+		}
+		for i, one := range done {
+			if one != (client.AppliedPlatform{Name: rows[i].Name, Outcome: want, Version: 1}) {
+				t.Fatalf("%+v", one)
+			}
+		}
+	}
+	some := []client.PlatformRow{{Name: "tenant-0000", Removed: true}, {Name: "tenant-0001", Values: map[string]string{"lag": "1s"}, IfVersion: new(uint64(9))}}
+	would, err := c.PreviewPlatforms(ctx, "orders", some)
+	if err != nil || would[0].Outcome != client.PlatformRemoved || would[1].Code != "aborted" || would[1].Error == "" {
+		t.Errorf("%+v, %v", would, err)
+	}
+	done, err := c.ApplyPlatforms(ctx, "orders", some, order)
+	if err != nil || !slices.Equal(done, would) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := c.PauseSlices(ctx, "orders", "", client.SliceOrder{Prefix: "tenant-00"}); err != nil {
+		t.Error(err)
+	}
+	all, err := c.Platforms(ctx, "orders", "tenant-")
+	if err != nil || len(all) != 1100 || all[1].Version != 1 || all[1].Own["interval"] != "2h0m0s" || all[1].Configured || all[0].Version != 2 {
+		t.Errorf("%d platforms, %v", len(all), err)
+	}
+	if _, err := c.ApplyPlatforms(ctx, "orders", []client.PlatformRow{{Name: "a/b"}}, order); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }

@@ -65,13 +65,16 @@ type Task struct {
 	Progress   *Progress // the newest that its newest attempt has reported; nil if there is none
 	Checkpoint []byte    // data that an attempt has stored for the next one; not in lists
 
-	Awaits      []string         // the names of the signals that it waits for, until NextEventAt; [task.AwaitsChildren] if for children; nil if for nothing
+	Awaits      []string         // the names of the signals that it waits for, until NextEventAt; [task.AwaitsChildren] if for children, [task.AfterSet] if for the tasks of After; nil if for nothing
 	WokenBy     WokenBy          // what ended its newest wait
 	WokenSignal *ReceivedSignal  // the signal that ended it; nil if none did; not in lists
 	KeptSignals []ReceivedSignal // that came before it waited for them, the oldest first; not in lists
 
 	Parent   *task.Parent // the task that learns of its end; nil if none does
 	Children []ChildSet   // that it has added; not in lists
+
+	After     *AfterTasks // the tasks after which it runs; nil if it runs after none; not in lists
+	Followers []task.ID   // the tasks that run after it; not in lists
 
 	Turn              Turn   // its place among the tasks with its ordering key
 	InheritedPriority *uint8 // the priority it runs with, of a task behind it; nil if it runs with its own
@@ -93,6 +96,16 @@ type ChildSet struct {
 	Awaits   uint32 // the task waits until so many have ended; 0 if it does not wait for them
 	OrFailed bool   // likewise, or until one has failed or was cancelled
 	Open     bool   // the task waits until the last children are added
+}
+
+// AfterTasks are the tasks after which a task runs.
+type AfterTasks struct {
+	Tasks []task.ID
+
+	// How many of them have ended so. One in [StateError] has not ended.
+	Done, Failed, Cancelled uint32
+
+	Any bool // the task runs when they have ended, however; only while it waits for them
 }
 
 // WokenBy is what ended a wait of a task for a signal, or for children. A node of a newer version may have others.
@@ -134,7 +147,8 @@ const (
 	AttemptSnoozed     AttemptOutcome = "snoozed"     // the handler asked to be called again later
 	AttemptHandedBack  AttemptOutcome = "handed_back" // the handler could not take the task
 	AttemptOverruled   AttemptOutcome = "overruled"   // a user cancelled or changed the task during the attempt
-	AttemptEdited      AttemptOutcome = "edited"      // no attempt: the task was changed, and the error says in what
+	AttemptEdited      AttemptOutcome = "edited"      // no attempt: a person has changed the task, and the error says what it had before
+	AttemptErased      AttemptOutcome = "erased"      // no attempt: the content of the task was removed after its end, from StartedAt until EndedAt
 	AttemptInterrupted AttemptOutcome = "interrupted" // the node stopped before the handler returned
 )
 
@@ -146,6 +160,8 @@ type Attempt struct {
 	Outcome   AttemptOutcome
 	Error     string // why it did not finish the task; empty if there was no error
 	Node      string // the name of the node that ran it
+	By        string // who has edited or erased the task, if that is known
+	Job       string // the bulk job that has done so
 }
 
 // HasEnded reports whether the task is done, error, failed or cancelled. It is false for a state without a constant here.
@@ -203,6 +219,7 @@ const (
 	ReasonScheduled ReasonCode = "scheduled"  // it waits for its time
 	ReasonSignal    ReasonCode = "signal"     // it waits for a signal
 	ReasonChildren  ReasonCode = "children"   // it waits for children
+	ReasonAfter     ReasonCode = "after"      // it waits for tasks after which it runs
 	ReasonRetry     ReasonCode = "retry"      // it waits for its next attempt
 	ReasonPaused    ReasonCode = "paused"     // its type, or a limit, is paused
 	ReasonNoHandler ReasonCode = "no_handler" // no handler of its type is configured
@@ -249,7 +266,8 @@ type Reason struct {
 type WaitHistory struct {
 	Waits      []Wait // in the order in which the task began to wait for each
 	NotedSince time.Time
-	Node       string // the name of the node that answers
+	Node       string       // the name of the node that answers
+	Silent     []SilentNode // the node that knows more, if it did not answer
 }
 
 // Wait is the time that a task has waited for one thing, or, with [ReasonRunning], has run.
@@ -271,7 +289,10 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 		Payload: m.GetPayload(), Result: m.GetResult(), Error: m.GetError(), History: all(m.GetHistory(), attemptOf),
 		Checkpoint: m.GetCheckpoint(), Turn: Turn(m.GetTurn()), Tombstone: m.GetTombstone(), Node: m.GetNode(),
 		Awaits: m.GetAwaits(), WokenBy: WokenBy(m.GetWokenBy()), KeptSignals: all(m.GetKeptSignals(), receivedOf),
-		Children: all(m.GetChildren(), childSetOf),
+		Children: all(m.GetChildren(), childSetOf), Followers: all(m.GetFollowers(), d.id),
+	}
+	if a := m.GetAfter(); a != nil {
+		t.After = &AfterTasks{Tasks: all(a.GetTasks(), d.id), Done: a.GetDone(), Failed: a.GetFailed(), Cancelled: a.GetCancelled(), Any: a.GetAny()}
 	}
 	if p := m.GetParent(); p != nil {
 		t.Parent = &task.Parent{ID: d.id(p.GetId()), Name: p.GetName(), Index: p.GetIndex()}
@@ -302,7 +323,7 @@ func childSetOf(m *taskenginev1.ChildSet) ChildSet {
 func attemptOf(m *taskenginev1.Attempt) Attempt {
 	return Attempt{
 		Number: m.GetNumber(), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
-		Outcome: AttemptOutcome(m.GetOutcome()), Error: m.GetError(), Node: m.GetNode(),
+		Outcome: AttemptOutcome(m.GetOutcome()), Error: m.GetError(), Node: m.GetNode(), By: m.GetBy(), Job: m.GetJob(),
 	}
 }
 

@@ -291,7 +291,7 @@ func (c *Client) WaitHistory(ctx context.Context, id task.ID) (*WaitHistory, err
 	if err != nil {
 		return nil, err
 	}
-	h := &WaitHistory{Node: res.GetNode(), NotedSince: timeOf(res.GetNotedSince())}
+	h := &WaitHistory{Node: res.GetNode(), NotedSince: timeOf(res.GetNotedSince()), Silent: all(res.GetSilent(), silentOf)}
 	for _, w := range res.GetWaits() {
 		h.Waits = append(h.Waits, Wait{
 			Code: ReasonCode(w.GetCode()), Text: w.GetText(), Limit: w.GetLimit(), Value: w.GetValue(),

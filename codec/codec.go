@@ -50,6 +50,7 @@ const (
 	Result     Kind = "result"
 	Checkpoint Kind = "checkpoint"
 	Signal     Kind = "signal" // the data of a signal
+	Log        Kind = "log"    // lines of the log of a task; Type is its ID
 )
 
 // Codec encodes data for the store, and decodes it. Its methods are called by several goroutines at once. They do not

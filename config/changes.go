@@ -18,31 +18,22 @@ type Change struct {
 func Changes(before, after *Config) (all []Change) {
 	old, now := flatten(before.dump(true)), flatten(after.dump(true))
 	oldShown, nowShown := flatten(before.String()), flatten(after.String())
+	adopted := before.Adopt(after)
 	keys := maps.Clone(old)
 	maps.Copy(keys, now)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if old[key] != now[key] {
-			all = append(all, Change{key, oldShown[key], nowShown[key], isLive(key, before, after)})
+			path := strings.Split(key, separator)
+			all = append(all, Change{strings.Join(path, "."), oldShown[key], nowShown[key], adopts(path, before, after, adopted)})
 		}
 	}
 	return all
 }
 
-// isLive reports whether a node that runs applies a change of a key.
-func isLive(key string, before, after *Config) bool {
-	parts := strings.Split(key, ".")
-	switch {
-	case parts[0] == "schedules":
-		return true
-	case len(parts) > 2 && parts[0] == "handlers":
-		return before.Handlers[parts[1]].Plugin != nil && after.Handlers[parts[1]].Plugin != nil
-	case len(parts) > 2 && parts[0] == "types":
-		return parts[len(parts)-1] == "redact"
-	}
-	return false
-}
+// separator is between the sections of a key. No section contains it.
+const separator = "\x00"
 
-// flatten returns the values of a configuration that [Config.String] has written, by their keys with their sections.
+// flatten returns the values of a configuration that [Config.String] has written, by their keys, which have a separator after each section.
 func flatten(text string) map[string]string {
 	values := make(map[string]string)
 	var path []string
@@ -60,7 +51,7 @@ func flatten(text string) map[string]string {
 			value = strings.TrimSuffix(value, comment)
 		}
 		if value != "" {
-			values[strings.Join(path, ".")] = value
+			values[strings.Join(path, separator)] = value
 		}
 	}
 	return values

@@ -40,7 +40,7 @@ schedules: {daily: {cron: "0 1 * * *", type: pay}}
 		got[c.Key] = fmt.Sprintf("%s > %s %t", c.Before, c.After, c.IsLive)
 	}
 	for key, want := range map[string]string{
-		"node.slots": "100 > 7 false", "limits.partner.max": "3 > 4 false", "handlers.h.plugin": "[./a] > [./b] true",
+		"node.slots": "100 > 7 false", "limits.partner.max": "3 > 4 true", "handlers.h.plugin": "[./a] > [./b] true",
 		"types.gone.handler": "h >  false", "types.pay.redact": "payload.card > [payload.card, payload.name] true", "schedules.daily.cron": `"0 0 * * *" > "0 1 * * *" true`,
 	} {
 		if got[key] != want {

@@ -39,6 +39,7 @@ func (d *decoder) check() {
 		}
 	}
 	d.storage()
+	d.ui()
 	d.listeners()
 	d.encoding()
 	d.kafka()

@@ -24,6 +24,7 @@ type Config struct {
 	Bus          Bus
 
 	API       Listener
+	UI        UI
 	Admin     Listener
 	Tracing   Tracing
 	Encoding  Encoding
@@ -162,8 +163,10 @@ type Bus struct {
 
 // TaskLog is how much is kept of the logs of tasks.
 type TaskLog struct {
-	Path         string // of a folder; Memory does not use it
+	InStore      bool   // they are in the store, and not in files of this node
+	Path         string // of a folder; Memory and InStore do not use it
 	MaxSize      int    // bytes of all tasks; 0 keeps nothing
+	TaskSize     int    // bytes of one task; files do not use it
 	AttemptLines int
 	AttemptSize  int // bytes
 }
@@ -232,6 +235,14 @@ type Plugin struct {
 	User      string            // the user it runs as; "" is the node's user
 	SHA256    map[string]string // the checksum of each file that is pinned
 	Limits    Limits
+	Documents Documents
+}
+
+// Documents are the keys of the documents that the programs of a handler may use. One that ends with * stands for all that begin with the
+// text before it.
+type Documents struct {
+	MayRead  []string // beside those of MayWrite
+	MayWrite []string // these may be read, too
 }
 
 // Remote is programs that connect to the node by themselves.
@@ -241,6 +252,7 @@ type Remote struct {
 	Reconnect time.Duration
 	Liveness  time.Duration
 	Grace     time.Duration
+	Documents Documents
 }
 
 // Processes is how many processes a plugin has.
@@ -284,6 +296,7 @@ type Exec struct {
 	MaxAnswer int // bytes
 	MayAdd    []string
 	MaySignal []string
+	MayWrite  []string
 	Grace     time.Duration
 	User      string
 	Limits    Limits
@@ -299,6 +312,7 @@ type HTTP struct {
 	Envelope    bool
 	MayAdd      []string
 	MaySignal   []string
+	MayWrite    []string
 }
 
 // Type is the policy of the tasks of one type, and the handler that runs them.
@@ -310,13 +324,18 @@ type Type struct {
 
 // Policies returns the policies of the engine. The caller may change them.
 func (c *Config) Policies() policy.Set {
+	set := c.policies()
+	c.limitSlices(&set)
+	return set
+}
+
+// policies is Policies without the limits of sources.
+func (c *Config) policies() policy.Set {
 	types := make(map[string]policy.Type, len(c.Types))
 	for name, t := range c.Types {
 		types[name] = t.Type
 	}
-	set := policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
-	c.limitSlices(&set)
-	return set
+	return policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
 }
 
 // taskLogFolder is the folder of the logs of tasks, in the storage folder.
@@ -329,7 +348,7 @@ func Default() *Config {
 		Coordination: Coordination{Lease: 4 * time.Second, Prefix: "taskengine"},
 		Bus:          Bus{Connection: usualConnection, Topic: "taskengine-hints", Partitions: 16},
 		Storage:      Storage{Path: "data", Schema: "taskengine"},
-		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
+		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, TaskSize: 4 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
 		API:          Listener{Listen: "127.0.0.1:7420", Clients: 0o600},
 		Admin:        Listener{Listen: "127.0.0.1:7421"},
 		Tracing:      Tracing{Sample: 1},

@@ -67,6 +67,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`bus`":                     "storage: {driver: postgres, url: 'postgres:///'}\nkafka: {main: {brokers: 'k:9092'}}\nbus: {driver: kafka, %s}",
 		"`api`":                     "api: {%s}",
 		"`admin`":                   "admin: {%s}",
+		"`ui.oidc`":                 "api: {tokens: t.json}\nui: {oidc: {issuer: 'https://h', client_id: c, grants: {a: {roles: view}}, %s}}",
 		"`encoding`":                "encoding: {%s}",
 		"`tracing`":                 "tracing: {endpoint: 'http://h:4317', %s}",
 		"`retention`":               "retention: {%s}",
@@ -257,15 +258,15 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 }
 
 func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
-	text, err := os.ReadFile("../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
+	var all strings.Builder
+	for _, name := range []string{"config", "dashboard", "workflows"} {
+		text, err := os.ReadFile("../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(append(text, '\n'))
 	}
-	workflows, err := os.ReadFile("../docs/workflows.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples := strings.Split(string(text)+"\n"+string(workflows), "```yaml\n")[1:]
+	examples := strings.Split(all.String(), "```yaml\n")[1:]
 	if len(examples) < 3 {
 		t.Fatalf("the documentation has %d examples", len(examples))
 	}
@@ -529,6 +530,7 @@ func TestProbeLooksAtTheFolderOfTaskLogs(t *testing.T) {
 		"{storage: {driver: postgres, url: 'postgres:///tasks'}, task_log: {path: taskengine.yaml}}": "task_log.path: taskengine.yaml is not a folder",
 		"task_log: {path: taskengine.yaml}":                              "task_log.path: taskengine.yaml is not a folder",
 		"task_log: {path: taskengine.yaml, max_size: 0B}":                "",
+		"task_log: {path: taskengine.yaml, keep: store}":                 "",
 		"{storage: {driver: memory}, task_log: {path: taskengine.yaml}}": "",
 		"storage: {driver: postgres, url: 'postgres:///tasks'}":          "",
 	} {

@@ -103,6 +103,9 @@ func (d *decoder) resolvePaths() {
 	if c.Storage.Driver == Postgres {
 		c.Storage.Path = ""
 	}
+	if c.UI.Plan != "" {
+		c.UI.Plan = d.within(c.UI.Plan)
+	}
 	d.alertPaths()
 	for _, h := range c.Handlers {
 		switch {

@@ -24,11 +24,14 @@ func (c *Config) Probe() []Problem {
 		p.folder(c.Storage.Path, "storage", "path")
 	}
 	elsewhere := c.Storage.Driver == Postgres || p.tree.find("task_log").child("path") != nil
-	if c.Storage.Driver != Memory && c.TaskLog.MaxSize > 0 && elsewhere {
+	if c.Storage.Driver != Memory && c.TaskLog.MaxSize > 0 && !c.TaskLog.InStore && elsewhere {
 		p.folder(c.TaskLog.Path, "task_log", "path")
 	}
 	p.readable(c.Coordination.TLS.named(), "coordination", "tls")
 	p.readable(c.API.PeerTLS.named(), "api", "peer_tls")
+	if c.UI.OIDC != nil {
+		p.readable(c.UI.OIDC.TLS.named(), "ui", "oidc", "tls")
+	}
 	for name, k := range c.Kafka {
 		p.readable(k.TLS.named(), "kafka", name, "tls")
 	}

@@ -32,7 +32,7 @@ const mostPlatforms = 10_000
 
 var slicesTable = &object{what: "slices", fields: append(
 	platformFields(func(s *Slices) *PlatformSlices { return &s.PlatformSlices }),
-	field{name: "platforms", doc: "The names of the platforms. More can be added while nodes run.", otherwise: "one platform, with the name of the source", is: sequence[string]{is: words("the name of a platform", timeslice.CheckName), single: true, least: 1, most: mostPlatforms}, at: in(func(s *Slices) *[]string { return &s.Platforms })},
+	field{name: "platforms", doc: "The names of the platforms. More can be added while nodes run; `[]` leaves all to that, see [many platforms](slices.md#many-platforms).", otherwise: "one platform, with the name of the source", is: sequence[string]{is: words("the name of a platform", timeslice.CheckName), single: true, most: mostPlatforms}, at: in(func(s *Slices) *[]string { return &s.Platforms })},
 	field{name: "per_platform", doc: "Settings of single platforms, which count for more than those of the source.", is: table[PlatformSlices]{of: "platforms", keys: timeslice.CheckName, likely: "PLATFORM", is: overrideTable}, at: in(func(s *Slices) *map[string]PlatformSlices { return &s.PerPlatform })},
 )}
 
@@ -118,7 +118,7 @@ func (p *PlatformSlices) values() timeslice.Values {
 
 // names returns the platforms of the source with a name.
 func (s *Slices) names(source string) []string {
-	if len(s.Platforms) == 0 {
+	if s.Platforms == nil {
 		return []string{source}
 	}
 	return s.Platforms

@@ -30,6 +30,7 @@ var root = &object{
 		{name: "coordination", doc: "How nodes coordinate.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
 		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
 		{name: "api", doc: "The API for clients. Without `tokens` every client may do everything, so the API listens on loopback, unless clients need certificates. See [Who may](operations.md#who-may).", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
+		{name: "ui", doc: "The [dashboard](dashboard.md): pages for a browser, which the listeners of the API serve. `ui: {}` turns it on. People log in with a token of `api.tokens`, if clients need one.", is: uiTable, at: in(func(c *Config) *UI { return &c.UI })},
 		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "tracing", doc: "Sends spans of tasks to a collector of OpenTelemetry. See [Traces](operations.md#traces). Without `endpoint` there are none.", is: tracingTable, at: in(func(c *Config) *Tracing { return &c.Tracing })},
 		{name: "kafka", doc: "Connections to clusters of Apache Kafka, by name. See [Kafka](kafka.md).", is: kafkaTable, at: in(func(c *Config) *map[string]Kafka { return &c.Kafka })},
@@ -72,8 +73,10 @@ var storageTable = &object{fields: []field{
 }}
 
 var taskLogTable = &object{fields: []field{
-	{name: "path", doc: "The directory of the logs. The node creates it if it does not exist. Each node needs its own. `memory` keeps logs in memory.", otherwise: "`task-logs` in `storage.path`, also with `postgres`: `./data/task-logs`", is: words("a path", notEmpty), at: in(func(l *TaskLog) *string { return &l.Path })},
+	{name: "keep", doc: "Where the logs are: in files of the `node` that ran the task, or in the `store`, where they outlive the node and any node reads them.", def: "node", is: oneOf(nil, option[bool]{"node", false}, option[bool]{"store", true}), at: in(func(l *TaskLog) *bool { return &l.InStore })},
+	{name: "path", doc: "The directory of the logs, unless the store has them. The node creates it if it does not exist. Each node needs its own. `memory` keeps logs in memory.", otherwise: "`task-logs` in `storage.path`, also with `postgres`: `./data/task-logs`", is: words("a path", notEmpty), at: in(func(l *TaskLog) *string { return &l.Path })},
 	{name: "max_size", doc: "The size of the logs of all tasks together; the oldest lines are removed first. With the driver `memory` it is at most 16MiB. 0B keeps no logs.", def: "256MiB", is: orNothing(1<<20, size(0, 16<<30, "a size, such as 256MiB")), at: in(func(l *TaskLog) *int { return &l.MaxSize })},
+	{name: "task_size", doc: "With `keep: store`, the size of the logs of one task, as stored; its oldest lines are removed first.", def: "4MiB", is: size(64<<10, 1<<30, "a size, such as 4MiB"), at: in(func(l *TaskLog) *int { return &l.TaskSize })},
 	{name: "attempt_lines", doc: "The number of lines of one attempt of a task. Further lines are dropped, and a line says how many.", def: "10000", is: whole[int](1, maxCount, "a number"), at: in(func(l *TaskLog) *int { return &l.AttemptLines })},
 	{name: "attempt_size", doc: "The size of the lines of one attempt, as stored.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
 }}
@@ -191,6 +194,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "ordering", doc: "The effect of a task with an ordering key on the tasks behind it. Tasks of the same ordering key run one at a time. See [Ordering](#ordering).", is: orderingTable, at: in(func(t *Type) *policy.Ordering { return &t.Ordering })},
 	{name: "unique", doc: "The effect of a request if another task of the type has its key. See [Unique keys](#unique-keys).", is: uniqueTable, at: in(func(t *Type) *policy.Unique { return &t.Unique })},
 	{name: "redact", doc: "Places with values that callers of the API only see with the role `reveal`: `payload.NAME` for a field of a JSON payload, `result.NAME`, `checkpoint.NAME` or `headers.NAME`, such as `payload.card.number`; `payload` is the whole. See [What a token shows](operations.md#what-a-token-shows).", otherwise: "none", is: sequence[string]{is: words("a place, such as payload.card.number", isRedactable), single: true, most: 64}, at: in(func(t *Type) *[]string { return &t.Redact })},
+	{name: "search", doc: "Places whose values an index finds: `payload.NAME` for a field of a JSON payload, such as `payload.customer.id`, or `headers.NAME`. Tasks that are in the store before have no values in the index: lists read them as without it. See [Search attributes](operations.md#search-attributes).", otherwise: "none", is: sequence[string]{is: words("a place, such as payload.customer.id", isSearchable), single: true, most: policy.MaxSearch}, at: in(func(t *Type) *[]string { return &t.Search })},
 	{name: "max_crashes", doc: "After this number of crashed attempts in a row, a task becomes an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
 	{name: "paused", doc: "Whether the type starts paused: its tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
 }}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/internal/place"
 	"github.com/taskengine/taskengine/internal/redact"
 	"github.com/taskengine/taskengine/policy"
@@ -31,6 +32,10 @@ const (
 	addDoc    = "The types of the tasks and children that an [answer document](handlers-builtin.md#the-answer-document) may add. A name that ends with `*` stands for all types that begin with the text before it."
 	signalDoc = "The types of the tasks that an answer document may signal, as for `may_add`. With `\"*\"` it may also signal the id of a task without naming its type."
 
+	writesDoc = "The keys of the [documents](workflows.md#a-document-that-tasks-share) that the program may write with the end of an attempt, and read. One that ends with `*` stands for all keys that begin with the text before it."
+	readsDoc  = "The keys of more documents that the program may read, as for `may_write`."
+	writeDoc  = "The keys of the [documents](workflows.md#a-document-that-tasks-share) that an answer document may write. One that ends with `*` stands for all keys that begin with the text before it."
+
 	passDoc = "Names of variables that are passed on from the environment of the engine."
 
 	limitsNeed = "Limits need Linux with cgroup v2 and the right to create control groups, as root or by systemd's `Delegate=yes`. Without these, the log says that the limits are not enforced."
@@ -43,6 +48,8 @@ var environment = table[Text]{of: "strings", keys: isUsersVariable, likely: "VAR
 var variableNames = sequence[string]{is: words("the name of a variable", isVariableName), single: true, most: 1000}
 
 var typePatterns = sequence[string]{is: words("a type, or the beginning of some and *", isTypePattern), single: true, most: 1000}
+
+var keyPatterns = sequence[string]{is: words("a key, or the beginning of some and *", notEmpty), single: true, most: 1000}
 
 var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "plugin", doc: "The program and its arguments. The process stays and gets many tasks. A program with a slash is relative to the directory of the file. `${...}` is not replaced.", required: true, is: command, at: in(func(p *Plugin) *[]string { return &p.Command })},
@@ -59,6 +66,8 @@ var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
 	{name: "sha256", doc: "Files, relative to the directory of this file, and the SHA-256 of each. No process starts while a file differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
 	{name: "limits", doc: "The resources of a process and of all processes that it starts. " + limitsNeed, is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
+	{name: "may_write", doc: writesDoc, otherwise: "none", is: keyPatterns, at: in(func(p *Plugin) *[]string { return &p.Documents.MayWrite })},
+	{name: "may_read", doc: readsDoc, otherwise: "none", is: keyPatterns, at: in(func(p *Plugin) *[]string { return &p.Documents.MayRead })},
 }}
 
 const maxProcesses = 1000
@@ -91,6 +100,7 @@ var execTable = &object{what: "a handler with exec", fields: []field{
 	{name: "max_answer", doc: "The largest [answer document](handlers-builtin.md#the-answer-document), by which the command says that its task waits, runs again or adds tasks. More is an error. With 0B the command cannot write one.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxAnswer })},
 	{name: "may_add", doc: addDoc, otherwise: "none", is: typePatterns, at: in(func(e *Exec) *[]string { return &e.MayAdd })},
 	{name: "may_signal", doc: signalDoc, otherwise: "none", is: typePatterns, at: in(func(e *Exec) *[]string { return &e.MaySignal })},
+	{name: "may_write", doc: writeDoc, otherwise: "none", is: keyPatterns, at: in(func(e *Exec) *[]string { return &e.MayWrite })},
 	{name: "grace", doc: "The time from the request to end until the kill.", def: "10s", is: period(aDuration, false), at: in(func(e *Exec) *time.Duration { return &e.Grace })},
 	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(e *Exec) *string { return &e.User })},
 	{name: "limits", doc: "The resources of one run of the command and of all processes that it starts. " + limitsNeed, is: boundsTable, at: in(func(e *Exec) *Limits { return &e.Limits })},
@@ -114,6 +124,8 @@ var workersTable = &object{what: "remote", fields: []field{
 	{name: "reconnect", doc: "How long the tasks of a worker are kept after its connection breaks. If it connects again within this time, it goes on with them. Otherwise they run elsewhere. With 0s they are not kept. A node that is alone with its store waits as long after its start before it runs interrupted tasks again, because workers may have their answers.", def: "5s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Reconnect })},
 	{name: "liveness", doc: "How long a worker may be silent until it is cut off and its tasks run elsewhere. The node pings it four times in this time. It is not a limit for tasks.", def: "10s", is: period(aDuration, true), at: in(func(r *Remote) *time.Duration { return &r.Liveness })},
 	{name: "grace", doc: "The time after the request to end a task during which the answer of its worker still counts.", def: "10s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Grace })},
+	{name: "may_write", doc: writesDoc, otherwise: "none", is: keyPatterns, at: in(func(r *Remote) *[]string { return &r.Documents.MayWrite })},
+	{name: "may_read", doc: readsDoc, otherwise: "none", is: keyPatterns, at: in(func(r *Remote) *[]string { return &r.Documents.MayRead })},
 }}
 
 var requestTable = &object{what: "http", fields: []field{
@@ -125,6 +137,7 @@ var requestTable = &object{what: "http", fields: []field{
 	{name: "envelope", doc: "Sends the payload in an [envelope](handlers-builtin.md#the-envelope), a JSON document that also has the checkpoint, the signal that ended a wait, and the ends of children.", def: "false", is: boolean(), at: in(func(h *HTTP) *bool { return &h.Envelope })},
 	{name: "may_add", doc: addDoc, otherwise: "none", is: typePatterns, at: in(func(h *HTTP) *[]string { return &h.MayAdd })},
 	{name: "may_signal", doc: signalDoc, otherwise: "none", is: typePatterns, at: in(func(h *HTTP) *[]string { return &h.MaySignal })},
+	{name: "may_write", doc: writeDoc, otherwise: "none", is: keyPatterns, at: in(func(h *HTTP) *[]string { return &h.MayWrite })},
 }}
 
 var delaysShape = fixedDelays{sequence[time.Duration]{is: period(aDuration, false), least: 1, most: 1000}}
@@ -176,6 +189,12 @@ func CheckPlace(s string) error { return place.CheckTask(s) }
 // isRedactable accepts places that can be redacted.
 func isRedactable(s string) error {
 	_, err := redact.Parse(s)
+	return err
+}
+
+// isSearchable accepts places that can be searched.
+func isSearchable(s string) error {
+	_, err := filter.ParseAttribute(s)
 	return err
 }
 

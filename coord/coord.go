@@ -161,6 +161,9 @@ const LimitsSetting = "limits"
 // display.
 const SecretSetting = "secret"
 
+// SessionsSetting is the name of the setting with the secret of the sessions of the dashboard. It is not for display.
+const SessionsSetting = "sessions"
+
 // TokensSetting is the name of the setting with the tokens of clients. Package server/tokens defines its value. It is not for display.
 const TokensSetting = "tokens"
 

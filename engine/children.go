@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/task"
@@ -16,13 +17,8 @@ import (
 // childGroup is in the group of tasks that report ends of children, as the functions of PostgreSQL write it.
 const childGroup = "child"
 
-// childEnd is the end of one child, as a task of relayType carries it to the parent.
-type childEnd struct {
-	To    task.ID    `json:"to"`
-	Name  string     `json:"name,omitempty"`
-	Index uint32     `json:"index"`
-	State task.State `json:"state"`
-}
+// childEnd is the end of a task, mostly of a child, as a task of relayType carries it.
+type childEnd = task.ReportedEnd
 
 // reportOf returns the row of a task of relayType that reports to its parent how a child has ended. It is in the shard of the
 // child. Those for one parent have one ordering key, so that one of them delivers what many carry.
@@ -102,6 +98,8 @@ func (e *Engine) childrenOf(t *task.Task, sets []task.ChildRequests) (reqs []Req
 // numbered returns the request of a child with its id, and the place of the child. isBound says whether the children of the name have ordering keys.
 func (e *Engine) numbered(parent task.ID, name string, r Request, index uint32, isBound bool) (Request, *task.Parent, error) {
 	switch {
+	case len(r.After) > 0:
+		return r, nil, fmt.Errorf("child %d of %q has after, which children cannot have: have its parent add it later, or submit a workflow", index, name)
 	case !r.ID.IsZero() || r.Key != "":
 		return r, nil, fmt.Errorf("child %d of %q has an id or a key of its own: its parent, the name and its number make the id", index, name)
 	case isBound != (r.OrderingKey != ""):
@@ -125,8 +123,8 @@ var errKeyOfChild = errors.New("unique.by of its type gives a child a key, so it
 
 // checkChildName returns an error if children cannot have a name.
 func checkChildName(name string) error {
-	if name == "" || len(name) > task.MaxSignalName || !printable(name) {
-		return fmt.Errorf("%.40q is not a name of children, which is 1 to %d bytes of printable UTF-8", name, task.MaxSignalName)
+	if name == "" || len(name) > task.MaxSignalName || !printable(name) || strings.HasPrefix(name, task.ReservedTypes) {
+		return fmt.Errorf("%.40q is not a name of children, which is 1 to %d bytes of printable UTF-8 and does not begin with %s", name, task.MaxSignalName, task.ReservedTypes)
 	}
 	return nil
 }
@@ -231,6 +229,9 @@ func (w *treeWalk) branch(t *task.Task, after TreePlace, resumes bool) bool {
 	}
 	for i := int(from.Set); i < len(family.Sets); i++ {
 		s := &family.Sets[i]
+		if !s.IsOfChildren() {
+			continue
+		}
 		for index := from.Index; index < s.Added; index++ {
 			child, err := e.getChild(w.ctx, id, s, index)
 			isOn := len(after) > 0 && after[0] == TreeStep{uint32(i), index}

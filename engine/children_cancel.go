@@ -54,7 +54,7 @@ func (e *Engine) CancelTree(ctx context.Context, id task.ID, how TreeCancel) (Ca
 	if err != nil {
 		return CancelledTree{}, fmt.Errorf("engine: cancel the tree of %v: %w", id, err)
 	}
-	if root.State == task.Done && root.Children == nil {
+	if root.State == task.Done && !root.Children.HaveAny() {
 		return CancelledTree{}, fmt.Errorf("%w: cannot cancel the tree of a task that is done and has no children", ErrNotAllowed)
 	}
 	c := &treeCancellation{engine: e, how: how}
@@ -114,6 +114,9 @@ func (c *treeCancellation) below(ctx context.Context, parent task.ID, family *ta
 	}
 	for i := range family.Sets {
 		s := &family.Sets[i]
+		if !s.IsOfChildren() {
+			continue
+		}
 		for from := uint32(0); from < s.Added; from += treeWidth {
 			if err := c.mayGoOn(ctx); err != nil {
 				return fmt.Errorf("engine: cancel the tree of %v: %w", parent, err)
@@ -191,7 +194,7 @@ func (c *treeCancellation) some(ctx context.Context, parent task.ID, s *task.Chi
 			}
 		default:
 			c.count(one.after, one.isNew)
-			if one.after.Children != nil {
+			if one.after.Children.HaveAny() {
 				all = append(all, grown{one.after.ID, one.after.Children})
 			}
 		}

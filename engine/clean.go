@@ -71,7 +71,7 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 // retention: so a task that ends in that time is kept for at most twice its retention, and so is its key.
 func (e *Engine) cleanEvery() time.Duration {
 	every := cleanEvery
-	for _, t := range e.config.Policies.Types {
+	for _, t := range e.catalog.policies().Types {
 		for _, keep := range []time.Duration{t.Retention.Done, t.Retention.Failed, t.Retention.Cancelled, t.Unique.Remembers()} {
 			if keep > 0 {
 				every = min(every, keep)

@@ -95,7 +95,7 @@ func (s *state) stopAll(cause error) {
 // longestGrace returns how long a cancelled handler may take to return, over all types.
 func (e *Engine) longestGrace() time.Duration {
 	graces := []time.Duration{policy.DefaultType().Timeout.Grace}
-	for _, t := range e.config.Policies.Types {
+	for _, t := range e.catalog.policies().Types {
 		graces = append(graces, t.Timeout.Grace)
 	}
 	return slices.Max(graces)

@@ -50,6 +50,11 @@ func (c contents) open(typ string, kind codec.Kind, stored []byte) ([]byte, erro
 	return c.codec.Decode(codec.Content{Type: typ, Kind: kind, Max: most}, stored)
 }
 
+// payload returns the payload of a stored row.
+func (c contents) payload(t *task.Task) ([]byte, error) {
+	return c.open(t.Type, codec.Payload, t.Payload)
+}
+
 func (c contents) encode(typ string, kind codec.Kind, data []byte) ([]byte, error) {
 	stored, err := c.codec.Encode(codec.Content{Type: typ, Kind: kind}, data)
 	if err != nil {

@@ -267,36 +267,6 @@ func TestInAnOutageHardlyAnythingIsGrabbed(t *testing.T) {
 	})
 }
 
-// More tasks are uncertain than the engine remembers: it reads the whole store instead.
-func TestUncertainTasksBeyondMemoryAreFound(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var j journal
-		set := one("x", nil)
-		set.Slots = 50
-		n, s := startLossy(t, set, handle("x", j.work(time.Millisecond)))
-		s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
-		const many = 25_000
-		reqs := make([]engine.Request, 1000)
-		for i := range reqs {
-			reqs[i] = engine.Request{Type: "x"}
-		}
-		failed := 0
-		for range many / len(reqs) {
-			if _, err := n.Submit(t.Context(), reqs...); err != nil {
-				failed++
-			}
-		}
-		s.answer(nil, nil)
-		if failed < 11 {
-			t.Fatalf("only %d answers were lost", failed)
-		}
-		time.Sleep(5 * time.Minute)
-		if got := len(j.payloads()); got != many {
-			t.Errorf("%d of %d ran", got, many)
-		}
-	})
-}
-
 func TestABatchIsBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, s := startPicky(t, one("x", nil), handle("x", func(ctx context.Context, _ *task.Task) ([]byte, error) {

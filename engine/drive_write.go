@@ -212,6 +212,11 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 			}
 		}
 	}
+	if o.Inserted != nil || e.state.feed.IsOn() {
+		for _, t := range out.Carriers {
+			e.inserted(now, t)
+		}
+	}
 	saves := b.Saves()
 	for i, t := range out.Swapped {
 		if t == nil && isLeft(len(b.Do.Insert)+i) {

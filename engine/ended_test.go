@@ -55,6 +55,7 @@ func againAt(at time.Time) task.Change {
 func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		again bool
+		woken bool // it runs again, and has waited for no children: it is ready at once
 		kept  time.Duration
 		fails int32 // reads of the row
 		err   error // the result of the handler
@@ -67,6 +68,7 @@ func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 		"done and not kept":                                     {err: task.Ended()},
 		"done and not kept, and the row cannot be read at once": {fails: 1, err: task.Ended()},
 		"it runs again":                                         {again: true, kept: time.Hour, err: task.Ended()},
+		"it waits, and the wait is over":                        {again: true, woken: true, kept: time.Hour, err: task.Ended()},
 		"it runs again, and the row cannot be read at once":     {again: true, kept: time.Hour, fails: 1, err: task.Ended()},
 		"done, and the handler says nothing":                    {kept: time.Hour, stale: 1},
 		"it runs again, and the handler says nothing":           {again: true, kept: time.Hour, stale: 2},
@@ -87,6 +89,9 @@ func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 					change := done("by the database")
 					if c.again && calls == 1 {
 						change = againAt(time.Now().Add(time.Minute))
+						if c.woken {
+							change.Await = &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "none"}}}
+						}
 					} else if c.again && (string(tk.Payload) != "second" || string(tk.Checkpoint()) != "kept" || tk.Attempt != 1) {
 						t.Errorf("the second run has %+v", tk)
 					}
@@ -111,7 +116,10 @@ func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 				}
 				for i, row := range saved {
 					state := task.Done
-					if i < want-1 {
+					switch {
+					case i < want-1 && c.woken:
+						state = task.Submitted
+					case i < want-1:
 						state = task.Waiting
 					}
 					if (row == nil) != (c.stale > 0) || row != nil && row.State != state {

@@ -13,7 +13,6 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -261,42 +260,6 @@ func TestAFullPartnerDoesNotDelayAnother(t *testing.T) {
 		_, why, err := n.Why(t.Context(), task.ID{})
 		if !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("why of nothing: %v %v", why, err)
-		}
-	})
-}
-
-func TestAHugeBacklogStaysInTheStoreAndLosesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var j journal
-		n := &node{t: t, config: engine.Config{
-			Policies: one("x", func(p *policy.Type) { p.Concurrency = 10; p.Priority = 3 }), Handlers: handle("x", j.work(time.Millisecond)),
-			LookAhead: 500, QueueLookAhead: 100,
-		}}
-		n.store = memory.New()
-		n.config.Store = n.store
-		n.open()
-		t.Cleanup(n.close)
-		for batch := range 20 {
-			var reqs []engine.Request
-			for i := range 1000 {
-				reqs = append(reqs, engine.Request{Type: "x", Payload: fmt.Append(nil, batch*1000+i)})
-			}
-			if _, err := n.Submit(t.Context(), reqs...); err != nil {
-				t.Fatal(err)
-			}
-			if w := n.Stats().Waiting; w > 500 {
-				t.Fatalf("%d triggers in memory, 500 allowed", w)
-			}
-		}
-		if err := n.WaitType(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
-		seen := map[string]int{}
-		for _, p := range j.payloads() {
-			seen[p]++
-		}
-		if len(seen) != 20_000 || len(j.began) != 20_000 {
-			t.Errorf("%d different tasks ran in %d runs, want 20 000", len(seen), len(j.began))
 		}
 	})
 }

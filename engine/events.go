@@ -44,11 +44,23 @@ const (
 // because the reader was too slow or the node was restarted, the page has a gap, at once: [Engine.ChangedSince] finds the tasks
 // that they were of. Changes that other nodes make, or programs by SQL, are not among the events.
 func (e *Engine) Events(ctx context.Context, f filter.Filter, c EventCursor) (EventPage, error) {
+	if e.HasEventsOf(c) {
+		c.Feed = e.feedID
+	}
+	restored := e.restoredBefore(ctx, c, e.Now())
 	for {
+		if gap := e.extendHorizon(ctx, e.Now()); gap != nil {
+			e.mu.Lock()
+			e.state.feed.Skip(gap)
+			e.mu.Unlock()
+		}
 		e.mu.Lock()
 		p := e.state.feed.Read(e.state.clock.now(), c, eventsRead)
 		e.mu.Unlock()
 		page := EventPage{Gap: p.Gap, Next: p.Next}
+		if restored != nil && page.Gap != nil {
+			page.Gap, restored = restored, nil
+		}
 		for _, one := range p.Events {
 			if f.Selects(one.Task) {
 				page.Events = append(page.Events, one)
@@ -70,10 +82,14 @@ func (e *Engine) Events(ctx context.Context, f filter.Filter, c EventCursor) (Ev
 	}
 }
 
-// changedOverlap is how long before a time ChangedSince begins: a change may be written a while after its time.
-const changedOverlap = time.Minute
+// HasEventsOf reports whether a cursor is one of the events of this node, which outlive its incarnations.
+func (e *Engine) HasEventsOf(c EventCursor) bool { return !c.Feed.IsZero() && e.cluster.IsOurs(c.Feed) }
 
-// ChangedSince calls fn with the tasks in the store that f selects and that have changed since a time, or up to a minute before it, as
+// changedOverlap is how long before a time ChangedSince begins: a change may be written a while after its time, and the store may have been restored to
+// a time that is earlier than that by horizonAhead.
+const changedOverlap = time.Minute + horizonAhead
+
+// ChangedSince calls fn with the tasks in the store that f selects and that have changed since a time, or up to two minutes before it, as
 // they are now, the newest first: on all nodes, by programs, and before a restart. A task that was removed, or that has changed so
 // that f does not select it any more, is not among them. It reads all rows in the states that f names.
 func (e *Engine) ChangedSince(ctx context.Context, f filter.Filter, since time.Time, fn func([]*task.Task) error) error {

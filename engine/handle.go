@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -57,7 +58,7 @@ func (e *Engine) handle(a *attempt) {
 	}
 	v := task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true}
 	defer func() { e.handled(a, v) }() // also after runtime.Goexit: the attempt must free its slot all the same
-	v = call(a, e.handlers.calls[a.Type])
+	v = call(a, e.handlers.callOf(a.Type))
 	v = e.contents.encodeResult(a.Type, e.decided(a.Task, v))
 }
 
@@ -162,12 +163,15 @@ func FromContext(ctx context.Context) (*Engine, bool) {
 
 // handlers has the handlers of the engine and the state of their calls.
 type handlers struct {
-	calls      map[string]task.Handler // handlers by type; read only
+	calls      atomic.Pointer[map[string]task.Handler] // handlers by type; Adopt replaces the map, which is read only
 	pools      pools
 	workers    *workpool.Pool[*attempt] // their goroutines call the handlers
 	badRetries ratelog.Limiter          // Config.Retry panics, or its decision is impossible
 	undecoded  ratelog.Limiter          // the contents of a task cannot be decoded
 }
+
+// callOf returns the handler of a type, with what Config.Wrap adds.
+func (h *handlers) callOf(typ string) task.Handler { return (*h.calls.Load())[typ] }
 
 // pools holds the handlers that run a limited number of tasks at a time. The core counts
 // their slots under the same names.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
@@ -25,8 +26,14 @@ func (a *attempt) checkRerun(v *task.Verdict) error { return a.engine.checkRerun
 // checkRerun is that of an attempt of t. If keeps is set, and the sources of a type pause that has no room for the tasks that
 // are to be added, a place among those that wait for room is kept for t.
 func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, keeps bool) error {
-	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks)+len(v.Rerun.Signals)+len(v.Rerun.Children) == 0 {
+	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil {
 		return err
+	}
+	if err := e.checkDocuments(t, v.Rerun); err != nil {
+		return err
+	}
+	if len(v.Rerun.Tasks)+len(v.Rerun.Signals)+len(v.Rerun.Children) == 0 {
+		return nil
 	}
 	rows, err := e.allFollowing(ctx, t, v.Rerun, keeps)
 	if err != nil {
@@ -111,7 +118,11 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, pare
 	if err != nil {
 		return nil, err
 	}
-	rows, err := e.catalog.rows(reqs, shards)
+	rows, families, err := e.followerRows(ctx, reqs, shards)
+	if err != nil {
+		return nil, err
+	}
+	watches, err := e.nearWatches(rows, families, shards)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +133,7 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, pare
 		rows[i].Parent = p
 	}
 	full := e.roomFor(id, rows, false)
-	leaving, err := e.leave(id, reqs, rows, shards, true)
+	leaving, err := e.leave(id, reqs, rows, shards, true, goneOf(families))
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +142,7 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, pare
 		out, far = leaving.rows, leaving.far
 		reqs, rows = leaving.reqs[:len(leaving.nearAt)], leaving.rows[:len(leaving.nearAt)]
 	}
+	out = append(out, watches...)
 	if full == nil {
 		return out, nil
 	}
@@ -182,8 +194,19 @@ func (c *catalog) checkRerun(t *task.Task, r *task.Rerun) error {
 	if err != nil {
 		return task.Permanent(fmt.Errorf("the handler asked to run again with another payload, which cannot be: %w; the task does not run again", err))
 	}
-	r.Group = group
+	r.Group, r.Search = group, c.searchWith(t, *r.Payload)
 	return nil
+}
+
+// searchWith returns the search values that a task has with another payload, nil if its type has no search attributes.
+func (c *catalog) searchWith(t *task.Task, payload []byte) *[]task.SearchValue {
+	switch {
+	case c.isCut():
+		return &[]task.SearchValue{task.Unread}
+	case len(c.search[t.Type]) == 0:
+		return nil
+	}
+	return new(filter.SearchValues(t.Type, c.search[t.Type], t.Headers, payload))
 }
 
 // groupWith returns the group that a task has with another payload, nil if its type has no groups. The

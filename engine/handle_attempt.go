@@ -183,12 +183,12 @@ func (e *Engine) askRetry(f Failure) (d Decision, err error) {
 }
 
 // wrapped returns the handlers by type, each wrapped by Config.Wrap if that is set.
-func wrapped(c *Config) (map[string]task.Handler, error) {
+func wrapped(c *Config, handlers map[string]task.Handler) (map[string]task.Handler, error) {
 	if c.Wrap == nil {
-		return c.Handlers, nil
+		return handlers, nil
 	}
-	calls := make(map[string]task.Handler, len(c.Handlers))
-	for typ, h := range c.Handlers {
+	calls := make(map[string]task.Handler, len(handlers))
+	for typ, h := range handlers {
 		if typ == relayType {
 			calls[typ] = h
 			continue

@@ -25,6 +25,9 @@ func (a *attempt) Check(name string, requests []Request) ([]task.Refusal, error)
 	if err := c.fill(reqs); err != nil {
 		return nil, fmt.Errorf("engine: check what the attempt of %v is to add: %w", a.ID, err)
 	}
+	if err := c.lookForTasks(a, reqs); err != nil {
+		return nil, fmt.Errorf("engine: check what the tasks run after that the attempt of %v is to add: %w", a.ID, err)
+	}
 	if err := c.lookForKeys(a, reqs); err != nil {
 		return nil, fmt.Errorf("engine: check whether keys are taken: %w", err)
 	}
@@ -106,8 +109,14 @@ func (c *endCheck) row(r *Request, index uint32, isBound bool) (row *task.Task, 
 			return nil, err
 		}
 	}
-	shards, of := c.engine.shardsAround(c.of.ID), c.engine.catalog
-	if err := of.fill(row, r, shards); err != nil {
+	shards, of, alone := c.engine.shardsAround(c.of.ID), c.engine.catalog, *r
+	if len(r.After) > 0 {
+		if err := checkAfter(r); err != nil {
+			return nil, err
+		}
+		alone.After, alone.AfterAny = nil, false
+	}
+	if err := of.fill(row, &alone, shards); err != nil {
 		return nil, err
 	}
 	if c.name != "" && row.Key != "" {
@@ -115,6 +124,26 @@ func (c *endCheck) row(r *Request, index uint32, isBound bool) (row *task.Task, 
 	}
 	of.settle(row, shards)
 	return row, nil
+}
+
+// lookForTasks refuses the requests of tasks that are to run after one that is not in the store.
+func (c *endCheck) lookForTasks(ctx context.Context, reqs []Request) error {
+	for i, row := range c.rows {
+		if row == nil {
+			continue
+		}
+		for _, id := range reqs[i].After {
+			_, refused, err := c.engine.lookForTask(ctx, row, id)
+			if err != nil {
+				return err
+			}
+			if refused != nil {
+				c.refuse(i, task.RefusedInvalid, refused.Error())
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // lookForKeys refuses the requests of which the id or the key is taken, by a task or by an earlier request. Children have neither.

@@ -52,7 +52,8 @@ func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 //
 // The error of a payload or a checkpoint that is too large is one that makes the attempt fail for good
 // if the handler returns it. The options [task.WithTasks] and [task.WithSignals] are errors: call [Engine.SubmitTx] and
-// [Engine.SignalTx] with the same transaction; [task.WithChildren] is allowed. The task does not run again on this node before the handler has returned.
+// [Engine.SignalTx] with the same transaction; [task.WithChildren] and [task.WithDocuments] are allowed, and a
+// [task.DocumentConflict] is an error, after which the transaction must be rolled back. The task does not run again on this node before the handler has returned.
 func AgainTx(ctx context.Context, tx storage.Tx, result []byte, at time.Time, options ...task.AgainOption) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -86,6 +87,19 @@ func WaitForChildrenTx(ctx context.Context, tx storage.Tx, result []byte, waits 
 	}
 	if err := a.again(ctx, tx, task.VerdictOf(result, task.WaitForChildren(waits, until, options...))); err != nil {
 		return fmt.Errorf("engine: have %v wait for its children: %w", a.ref.ID, err)
+	}
+	return nil
+}
+
+// WaitForEitherTx ends an attempt within a transaction of the engine's store, as [AgainTx] does, and has the task wait for a signal or for
+// children as [task.WaitForEither] says. In everything else it is [WaitTx] and [WaitForChildrenTx].
+func WaitForEitherTx(ctx context.Context, tx storage.Tx, result []byte, names []string, waits []task.ChildrenWait, until time.Time, options ...task.AgainOption) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return fmt.Errorf("engine: have a task wait for a signal or for children: %w", errNoAttempt)
+	}
+	if err := a.again(ctx, tx, task.VerdictOf(result, task.WaitForEither(names, waits, until, options...))); err != nil {
+		return fmt.Errorf("engine: have %v wait for a signal or for children: %w", a.ref.ID, err)
 	}
 	return nil
 }
@@ -143,9 +157,13 @@ func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) erro
 	if err := a.endIn(ctx, tx, change, false); err != nil {
 		return err
 	}
-	if v.Rerun != nil {
-		_, err = e.followTx(ctx, tx, v.Rerun.Rows)
+	if v.Rerun == nil {
+		return nil
 	}
+	if err := writeDocuments(ctx, tx, v.Rerun.Writes); err != nil {
+		return err
+	}
+	_, err = e.followTx(ctx, tx, v.Rerun.Rows)
 	return err
 }
 
@@ -178,10 +196,12 @@ func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, 
 			return err
 		}
 	}
+	carriers := f.Row.EndCarriers()
 	if p := a.Task.Parent; p != nil && change.To == task.Done {
-		if _, err := e.followTx(ctx, tx, []*task.Task{e.reportOf(e.Now(), p, a.ref.ID, change.To)}); err != nil {
-			return err
-		}
+		carriers = append(carriers, e.reportOf(e.Now(), p, a.ref.ID, change.To))
+	}
+	if _, err := e.followTx(ctx, tx, carriers); err != nil {
+		return err
 	}
 	a.finishing.Store(f)
 	tx.OnCommit(func() { e.finished(a, f) })
@@ -274,7 +294,7 @@ func (a *attempt) ended(v task.Verdict) task.Verdict {
 }
 
 // rowOfEnd reads the row of a task that is as done says if an attempt has ended with it in a transaction
-// of its handler. It returns the row if one has: if the task is done, or runs again, by the change after
+// of its handler. It returns the row if one has: if the task is done, runs again or waits, by the change after
 // the attempt. It returns done, and that the row is removed, if the row is gone and its type keeps none.
 // It returns nil if the attempt has not ended, or has ended in another way.
 func (e *Engine) rowOfEnd(done *task.Task) (row *task.Task, removed bool, err error) {
@@ -289,7 +309,7 @@ func (e *Engine) rowOfEnd(done *task.Task) (row *task.Task, removed bool, err er
 		return nil, false, err
 	case t.Version != done.Version:
 		return nil, false, nil
-	case t.State == task.Done, t.State == task.Waiting && ranAgain(t):
+	case t.State == task.Done, (t.State == task.Waiting || t.State == task.Submitted) && ranAgain(t): // a wait may have been over at once
 		return t, false, nil
 	}
 	return nil, false, nil

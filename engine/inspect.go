@@ -36,6 +36,23 @@ func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 // GetAll returns the tasks with these IDs, as [Engine.Get] does, in their order; nil for those that are not there. Stores that can read
 // them together do. A task that cannot be decoded is returned without payload and result.
 func (e *Engine) GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, error) {
+	all, err := e.rowsOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i] == nil {
+			continue
+		}
+		if _, err := e.decoded(all[i]); err != nil && !errors.Is(err, ErrUnreadable) {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// rowsOf returns rows as they are stored, in the order of their IDs in ids; nil for those that are not there.
+func (e *Engine) rowsOf(ctx context.Context, ids []task.ID) ([]*task.Task, error) {
 	found := make(map[task.ID]*task.Task, len(ids))
 	if many, ok := e.store.(storage.Getter); ok {
 		rows, err := many.GetAll(ctx, ids...)
@@ -56,14 +73,29 @@ func (e *Engine) GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, erro
 	}
 	all := make([]*task.Task, len(ids))
 	for i, id := range ids {
-		if all[i] = found[id]; all[i] == nil {
-			continue
-		}
-		if _, err := e.decoded(all[i]); err != nil && !errors.Is(err, ErrUnreadable) {
-			return nil, err
-		}
+		all[i] = found[id]
 	}
 	return all, nil
+}
+
+// TooLargeToUndo returns how many of some tasks, which List or Search has returned, have a payload and headers that are too large for a bulk job to keep what
+// v replaces. It reads the tasks if v has a payload.
+func (e *Engine) TooLargeToUndo(ctx context.Context, v Values, ts []*task.Task) (n int, err error) {
+	if v.Payload != nil {
+		ids := make([]task.ID, len(ts))
+		for i, t := range ts {
+			ids[i] = t.ID
+		}
+		if ts, err = e.rowsOf(ctx, ids); err != nil {
+			return 0, fmt.Errorf("engine: read tasks: %w", err)
+		}
+	}
+	for _, t := range ts {
+		if t != nil && t.IsTooLargeToUndo(v.Payload != nil, len(v.Headers) > 0) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // decoded returns t with its contents decoded. If they cannot be decoded, t lacks them, and the error says why.

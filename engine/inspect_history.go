@@ -211,7 +211,7 @@ func (s *sums) addReady(p phase, h WaitHistory, rest Wait, notes []note) {
 
 // restOf says what has kept a ready task waiting when no limit and no type did.
 func (e *Engine) restOf(t *task.Task) Wait {
-	switch _, known := e.catalog.policies.Types[t.Type]; {
+	switch _, known := e.catalog.policies().Types[t.Type]; {
 	case !known:
 		return Wait{Code: CodeNoHandler, Text: noHandlerText(t.Type, true)}
 	case t.OrderingKey != "":

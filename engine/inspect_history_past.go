@@ -70,6 +70,8 @@ func pastOf(t *task.Task, now time.Time, isForeign bool) (all []phase) {
 		switch names := t.Awaits(); {
 		case slices.Contains(names, task.AwaitsChildren):
 			add(end, CodeChildren, "its children")
+		case slices.Contains(names, task.AfterSet):
+			add(end, CodeAfter, "tasks after which it runs")
 		case names != nil:
 			add(end, CodeSignal, "a signal")
 		case t.Attempt > 0:
@@ -86,7 +88,7 @@ func pastOf(t *task.Task, now time.Time, isForeign bool) (all []phase) {
 
 // runsOf returns the attempts of a task: those of its history, and the newest.
 func runsOf(t *task.Task, end time.Time) []task.Attempt {
-	runs := slices.Clone(t.History)
+	runs := slices.DeleteFunc(slices.Clone(t.History), func(a task.Attempt) bool { return a.Outcome.ByPeople() })
 	if t.StartedAt.IsZero() || t.Attempt == 0 {
 		return runs
 	}

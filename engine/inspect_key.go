@@ -123,7 +123,7 @@ type begunType struct {
 // cannot be found out: while the live nodes are not known, and if the store cannot say it within half a second. An answer
 // of the store is used for ten seconds.
 func (e *Engine) KnowsType(ctx context.Context, typ string) bool {
-	if _, ok := e.catalog.types[typ]; ok || task.IsReservedType(typ) || e.cluster.IsRun(typ) {
+	if _, ok := e.catalog.rules().types[typ]; ok || task.IsReservedType(typ) || e.cluster.IsRun(typ) {
 		return true
 	}
 	return e.begun.has(typ, e.Now(), func() bool { return e.hasBegun(ctx, typ) })
@@ -185,7 +185,7 @@ func (e *Engine) hasBegun(ctx context.Context, typ string) bool {
 // KnownTypes returns the types that are configured on this node and the types that live nodes announce, sorted.
 func (e *Engine) KnownTypes() []string {
 	names := e.cluster.AnnouncedTypes()
-	for name := range e.catalog.types {
+	for name := range e.catalog.rules().types {
 		names = append(names, name)
 	}
 	slices.Sort(names)

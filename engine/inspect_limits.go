@@ -50,7 +50,7 @@ func (s *LimitStatus) Setting() *LimitSetting {
 func (e *Engine) Limits(context.Context) ([]LimitStatus, error) {
 	view, _ := e.limits.get()
 	var all []LimitStatus
-	for name := range e.catalog.policies.Limits {
+	for name := range e.catalog.policies().Limits {
 		if _, isSet := view.find(name, ""); !isSet {
 			all = append(all, e.limitStatus(view, name, ""))
 		}
@@ -80,9 +80,9 @@ type LimitTotal struct {
 // that of [Engine.Limits], its cost does not depend on how many values are in use.
 func (e *Engine) LimitTotals() []LimitTotal {
 	view, _ := e.limits.get()
-	all := []LimitTotal{{Max: e.catalog.policies.Slots}}
-	for _, name := range slices.Sorted(maps.Keys(e.catalog.policies.Limits)) {
-		l := e.catalog.policies.Limits[name]
+	all := []LimitTotal{{Max: e.catalog.policies().Slots}}
+	for _, name := range slices.Sorted(maps.Keys(e.catalog.policies().Limits)) {
+		l := e.catalog.policies().Limits[name]
 		l.Per = "" // settings of single values do not hold for the limit as a whole
 		now := l.For("", view.live)
 		all = append(all, LimitTotal{Name: name, Max: now.Max, Paused: now.Paused, Cluster: l.Cluster})
@@ -288,7 +288,7 @@ func (e *Engine) clusterNames(s *LimitStatus, inUse []string) []string {
 	if len(inUse) > 0 || !s.Configured || !s.Base.Cluster || s.Value == "" && s.Base.Per != "" || strings.HasSuffix(s.Value, "*") {
 		return inUse
 	}
-	for _, up := range e.catalog.policies.Chain(s.Base.Of) {
+	for _, up := range e.catalog.policies().Chain(s.Base.Of) {
 		if up.Per != "" { // its values are part of the name
 			return nil
 		}

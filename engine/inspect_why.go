@@ -49,6 +49,7 @@ const (
 	CodeScheduled = "scheduled"  // it waits for its time
 	CodeSignal    = "signal"     // it waits for a signal
 	CodeChildren  = "children"   // it waits for children; see Reason.Holders
+	CodeAfter     = "after"      // it waits for tasks after which it runs; see Reason.Holders
 	CodeRetry     = "retry"      // it waits for its next attempt
 	CodePaused    = "paused"     // its type, or a limit, is paused
 	CodeNoHandler = "no_handler" // no handler of its type is configured
@@ -127,7 +128,7 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	} else {
 		rs = e.withKey(t, rs)
 	}
-	return t, e.withChildren(ctx, t, e.withProof(ctx, t, e.withNodes(t, rs))), nil
+	return t, e.withTasks(ctx, t, e.withChildren(ctx, t, e.withProof(ctx, t, e.withNodes(t, rs)))), nil
 }
 
 func endedText(t *task.Task) string {
@@ -147,7 +148,7 @@ func endedText(t *task.Task) string {
 // attemptsOf returns how many attempts the policy of this node allows a task, as in " of 10". It returns ""
 // if the type is not configured here, or [Config.Retry] has allowed more.
 func (e *Engine) attemptsOf(t *task.Task) string {
-	p, ok := e.catalog.policies.Types[t.Type]
+	p, ok := e.catalog.policies().Types[t.Type]
 	if !ok || p.Retry.Exhausted(t.Attempt) {
 		return ""
 	}
@@ -216,6 +217,9 @@ func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reaso
 		if at := slices.Index(names, task.AwaitsChildren); at >= 0 {
 			rs = append(rs, Reason{Code: CodeChildren, Until: t.NextEventAt, Text: "it waits for children" + until}) // withChildren knows more
 			names = slices.Delete(slices.Clone(names), at, at+1)
+		}
+		if slices.Contains(names, task.AfterSet) {
+			return append(rs, Reason{Code: CodeAfter, Until: t.NextEventAt, Text: "it waits for tasks after which it runs" + until}) // withTasks knows more
 		}
 		if len(names) > 0 {
 			rs = append(rs, Reason{Code: CodeSignal, Until: t.NextEventAt, Text: "it waits for the signal " + strings.Join(names, " or ") + until})

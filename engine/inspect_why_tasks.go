@@ -136,7 +136,7 @@ func (e *Engine) withChildren(ctx context.Context, t *task.Task, rs []Reason) []
 	for i := range t.Children.Sets {
 		s := &t.Children.Sets[i]
 		switch {
-		case s.Await == 0:
+		case s.Await == 0 || !s.IsOfChildren():
 		case len(of) == whySets:
 			others++
 		default:
@@ -219,4 +219,46 @@ func childText(child *task.Task, err error) (text string, isStuck bool) {
 		return fmt.Sprintf("is %v, and the report of that is on the way", child.State), false
 	}
 	return "is " + child.State.String(), false
+}
+
+// withTasks has the reason of a task that runs after others say for which it waits.
+func (e *Engine) withTasks(ctx context.Context, t *task.Task, rs []Reason) []Reason {
+	at := slices.IndexFunc(rs, func(r Reason) bool { return r.Code == CodeAfter })
+	set := t.Children.Set(task.AfterSet)
+	if at < 0 || set == nil {
+		return rs
+	}
+	ctx, cancel := context.WithTimeout(ctx, heldPatience) // a task may be in a database that does not answer
+	defer cancel()
+	r := &rs[at]
+	r.Used, r.Max = int(set.Ended()), int(set.Added)
+	left, which := set.Added-set.Ended(), "to be done"
+	if !set.OrFailed {
+		which = "to end"
+	}
+	r.Text = fmt.Sprintf("it waits for %d of %d tasks %s, after which it runs", left, set.Added, which)
+	if !r.Until.IsZero() {
+		r.Text += ", until " + r.Until.Format(time.RFC3339)
+	}
+	var stuck, others []string
+	var stuckIDs, otherIDs []task.ID
+	for i, id := range set.Tasks() {
+		if set.HasEnded(uint32(i)) {
+			continue
+		}
+		one, err := e.store.Get(ctx, id)
+		text, isStuck := childText(one, err)
+		if text = fmt.Sprintf("; task %v %s", id, text); isStuck {
+			stuck, stuckIDs = append(stuck, text), append(stuckIDs, id)
+		} else {
+			others, otherIDs = append(others, text), append(otherIDs, id)
+		}
+	}
+	said, ids := append(stuck, others...), append(stuckIDs, otherIDs...)
+	more := len(said) - min(len(said), whyChildrenShown)
+	said, r.Holders = said[:len(said)-more], ids[:len(ids)-more]
+	if r.Text += strings.Join(said, ""); more > 0 {
+		r.Text += fmt.Sprintf("; and for %d others", more)
+	}
+	return rs
 }

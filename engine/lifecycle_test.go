@@ -204,50 +204,6 @@ func TestATaskWithoutAHandlerWaitsUntilThereIsOne(t *testing.T) {
 	})
 }
 
-func TestFinishedTasksAreKeptAsLongAsTheirTypeSays(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		work := func(_ context.Context, t *task.Task) ([]byte, error) {
-			if string(t.Payload) == "fail" {
-				return nil, task.Permanent(errNo)
-			}
-			return nil, nil
-		}
-		set := one("kept", func(p *policy.Type) {
-			p.Retention = policy.Retention{Done: time.Hour, Failed: policy.Forever, Cancelled: 2 * time.Hour}
-		})
-		gone := policy.DefaultType()
-		gone.Retention.Done = 0
-		set.Types["gone"] = gone
-		n := start(t, set, map[string]task.Handler{"kept": task.HandlerFunc(work), "gone": task.HandlerFunc(work)})
-		done := n.submit(engine.Request{Type: "kept", Key: "k"})
-		failed := n.submit(engine.Request{Type: "kept", Payload: []byte("fail")})
-		cancelled := n.submit(engine.Request{Type: "kept", At: time.Now().Add(time.Hour)})
-		removed := n.submit(engine.Request{Type: "gone"})
-		n.end(done)
-		n.end(failed)
-		_, _ = n.Cancel(t.Context(), task.Ref{ID: cancelled}, "")
-		_ = n.WaitTasks(t.Context(), removed)
-		has := func(when string, id task.ID, want bool) {
-			t.Helper()
-			if _, err := n.Get(t.Context(), id); errors.Is(err, task.ErrNotFound) == want {
-				t.Errorf("%s: kept is %v, want %v", when, !want, want)
-			}
-		}
-		has("at once", removed, false)
-		has("at once", done, true)
-		time.Sleep(59 * time.Minute)
-		has("before its time", done, true)
-		time.Sleep(2 * time.Hour)
-		has("after an hour", done, false)
-		has("after three hours", cancelled, false)
-		time.Sleep(31 * 24 * time.Hour) // more than the default
-		n.expect(failed, task.Error)
-		if again := n.submit(engine.Request{Type: "kept", Key: "k"}); again == done {
-			t.Error("the key of a removed task is still taken")
-		}
-	})
-}
-
 // flaky is a store that fails on demand.
 type flaky struct {
 	storage.Store

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -161,44 +160,6 @@ func TestASettingThatCannotBeReadIsShownAndLoggedOnce(t *testing.T) {
 			t.Errorf("got %+v and %+v", s, settings(t, n.Engine))
 		}
 	})
-}
-
-func TestThereAreAtMostTenThousandSettings(t *testing.T) {
-	config := local.New()
-	for i := range engine.MaxLimitSettings - 1 {
-		if _, _, err := config.Swap(t.Context(), "limits", fmt.Sprint("partner/p", i), 0, []byte(`{"max":3}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n := &node{t: t, store: memory.New(), config: engine.Config{Policies: partners(), Coordinator: coord.Coordinator{Settings: config}}}
-	n.config.Store = n.store
-	n.open()
-	t.Cleanup(n.close)
-	most := 7
-	set := func(value string) error {
-		_, err := n.SetLimit(t.Context(), engine.LimitSetting{Limit: "partner", Value: value, Max: &most}, nil)
-		return err
-	}
-	if err := set("last"); err != nil {
-		t.Error(err)
-	}
-	if err := set("one more"); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "10000") {
-		t.Errorf("got %v", err)
-	}
-	if err := errors.Join(set("last"), n.UnsetLimit(t.Context(), "partner", "p7", nil), set("one more")); err != nil {
-		t.Error(err)
-	}
-	for _, value := range []string{"paused", strings.Repeat("ü/%", 250)} { // this is never refused because there are many
-		if _, err := n.SetLimit(t.Context(), engine.LimitSetting{Limit: "partner", Value: value, Paused: true}, nil); err != nil {
-			t.Error(err)
-		}
-	}
-	limits, err := n.Limits(t.Context())
-	if err != nil || len(limits) != engine.MaxLimitSettings+4 || !slices.IsSortedFunc(limits, func(a, b engine.LimitStatus) int {
-		return strings.Compare(a.Name+"/"+a.Value, b.Name+"/"+b.Value)
-	}) {
-		t.Errorf("%d limits, %v", len(limits), err)
-	}
 }
 
 func TestChangesOfOneLimitAtOnceDoNotOverwriteEachOther(t *testing.T) {

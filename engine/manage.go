@@ -81,7 +81,7 @@ func (e *Engine) editRead(ctx context.Context, ref task.Ref, read *task.Task, ve
 		}
 		c := task.Change{Ref: t.Ref(), At: e.Now(), OrderingKey: t.OrderingKey}
 		if !fill(t, &c) || !allowed(t, &c) {
-			return e.shown(t), fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
+			return e.shown(t), disallowed(t, verb)
 		}
 		again := e.contents.reencode(t)
 		if again != nil && t.State == task.Processing {
@@ -133,7 +133,7 @@ func (e *Engine) swap(ctx context.Context, t *task.Task, c task.Change) (*task.T
 
 func editOf(t *task.Task, c task.Change) *shell.Edit {
 	ed := &shell.Edit{Change: c, Read: t.Version, From: t.State, Parent: t.Parent, Done: make(chan error, 1)}
-	if c.Put != nil {
+	if c.Put != nil || c.Restore != nil {
 		ed.Was = new(t.Hint())
 	}
 	return ed
@@ -209,6 +209,9 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 			return false
 		}
 		c.To, c.Payload, c.Checkpoint = task.Waiting, stored.Payload, stored.Checkpoint
+		if to.Payload != nil {
+			c.Search = e.catalog.searchWith(t, *to.Payload)
+		}
 		switch {
 		case to.At != nil:
 			c.NextEventAt, c.ReadyAt = *to.At, *to.At

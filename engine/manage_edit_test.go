@@ -47,33 +47,6 @@ func TestATaskRunsWithWhatItWasEditedTo(t *testing.T) {
 	})
 }
 
-func TestATaskWithoutATimeWaitsUntilItGetsOne(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		n := start(t, one("x", nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
-		id := n.submit(engine.Request{Type: "x", At: time.Now().Add(time.Hour)})
-		paused, err := n.Edit(t.Context(), task.Ref{ID: id}, engine.Edit{At: new(time.Time)})
-		if err != nil || !paused.NextEventAt.IsZero() {
-			t.Fatalf("got %+v: %v", paused, err)
-		}
-		for range 2 {
-			time.Sleep(7 * 24 * time.Hour)
-			n.close()
-			n.open()
-		}
-		if got := n.expect(id, task.Waiting); got.Version != paused.Version {
-			t.Errorf("it is at version %d, from %d", got.Version, paused.Version)
-		}
-		if _, reasons, err := n.Why(t.Context(), id); err != nil || len(reasons) != 1 || reasons[0].Code != engine.CodeScheduled || !strings.Contains(reasons[0].Text, "no time") {
-			t.Errorf("why: %+v, %v", reasons, err)
-		}
-		if _, err := n.Edit(t.Context(), paused.Ref(), engine.Edit{At: new(time.Now().Add(time.Minute))}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Minute)
-		n.expect(id, task.Done)
-	})
-}
-
 func TestAnErrorIsEditedAndStartsAnew(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := start(t, one("x", func(p *policy.Type) { p.MaxPayload = 9 }), handle("x", func(_ context.Context, t *task.Task) ([]byte, error) {

@@ -217,7 +217,7 @@ func (c *catalog) checkLimit(s *LimitSetting) error {
 
 // limit returns a limit that is configured and may have a setting for a value.
 func (c *catalog) limit(name, value string) (policy.Limit, error) {
-	l, ok := c.policies.Limits[name]
+	l, ok := c.policies().Limits[name]
 	switch {
 	case !ok:
 		return l, fmt.Errorf("%w: %.80q; %s", ErrNoLimit, name, c.otherLimits(name))
@@ -241,10 +241,10 @@ func (c *catalog) otherLimits(name string) string {
 	switch {
 	case strings.HasPrefix(name, "types."):
 		return "the concurrency of a type is changed in the configuration only"
-	case len(c.policies.Limits) == 0:
+	case len(c.policies().Limits) == 0:
 		return "none is configured"
 	}
-	return suggest.Advice(name, slices.Sorted(maps.Keys(c.policies.Limits)))
+	return suggest.Advice(name, slices.Sorted(maps.Keys(c.policies().Limits)))
 }
 
 // heaviest is a type with the heaviest tasks that count for a limit.

@@ -20,6 +20,37 @@ type Action struct {
 	whole bool                                                // set needs the payload of the task
 
 	removes bool // the row is removed, and nothing else is done
+
+	job, by string // the bulk job that makes the change, and who has ordered that; "" if none does
+}
+
+// ByJob returns a as a bulk job makes it, which a person has ordered: the history of each task says so.
+func (a Action) ByJob(job, by string) Action {
+	a.job, a.by = job, by
+	return a
+}
+
+// mark completes a change of a task by a bulk job.
+func (a *Action) mark(t *task.Task, c *task.Change) {
+	switch {
+	case a.job == "" || c.Erase != nil: // an erasure has a receipt
+		return
+	case c.Mark == nil:
+		c.Mark = &task.Mark{Was: stateWas(t, c)}
+	}
+	c.Mark.Job, c.Mark.By = a.job, a.by
+}
+
+// stateWas words what a change replaces that gives a task another state or time.
+func stateWas(t *task.Task, c *task.Change) string {
+	was := "state was " + t.State.String()
+	if t.State == task.Waiting && !t.NextEventAt.IsZero() {
+		was += ", time was " + t.NextEventAt.Format(time.RFC3339)
+	}
+	if c.Error != "" && t.LastError != "" {
+		was += ", error was " + t.LastError
+	}
+	return was
 }
 
 // Cancelling returns what [Engine.Cancel] does.
@@ -83,17 +114,32 @@ func (e *Engine) do(ctx context.Context, ref task.Ref, read *task.Task, a Action
 		if a.set != nil {
 			invalid = a.set(e, t, c)
 		}
+		a.mark(t, c)
 		return invalid == nil
 	})
 	if invalid != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, invalid)
+		return nil, unfit(invalid)
 	}
 	return after, err
 }
 
+// unfit returns the error of a task that cannot have a change, for a reason.
+func unfit(reason error) error {
+	if errors.Is(reason, ErrNotAllowed) {
+		return reason
+	}
+	return fmt.Errorf("%w: %w", ErrInvalid, reason)
+}
+
 // allowed reports whether the state of a task allows a change.
 func allowed(t *task.Task, c *task.Change) bool {
-	return t.State.CanBecome(c.To) || c.Put != nil && c.To == task.Error && t.State == task.Error
+	switch {
+	case t.Erased() != nil:
+		return false
+	case c.Erase != nil:
+		return t.State.CanBeErased()
+	}
+	return t.State.CanBecome(c.To) || c.Restore != nil || c.Put != nil && c.To == task.Error && t.State == task.Error
 }
 
 // Deleting returns the removal of tasks that are done, have failed or were cancelled, before their retention is over. Their keys are free then.
@@ -218,15 +264,16 @@ func (e *Engine) doSome(ctx context.Context, at time.Time, a Action, targets []T
 		t := out[i].Row
 		c := task.Change{Ref: t.Ref(), At: at, OrderingKey: t.OrderingKey}
 		if !a.fill(t, &c) || !allowed(t, &c) {
-			out[i].Err = fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, a.verb, t.State)
+			out[i].Err = disallowed(t, a.verb)
 			continue
 		}
 		if a.set != nil {
 			if err := a.set(e, t, &c); err != nil {
-				out[i].Err = fmt.Errorf("%w: %w", ErrInvalid, err)
+				out[i].Err = unfit(err)
 				continue
 			}
 		}
+		a.mark(t, &c)
 		e.contents.reencode(t).Add(&c, false)
 		edits[i] = editOf(t, c)
 		types[i] = t.Type

@@ -77,6 +77,7 @@ func (v *Values) set(e *Engine, t *task.Task, c *task.Change) error {
 		was = append(was, "time was "+t.NextEventAt.Format(time.RFC3339))
 	}
 	decoded := *t
+	c.Mark = new(task.Mark)
 	if len(v.Headers) > 0 {
 		headers := maps.Clone(t.Headers)
 		if headers == nil {
@@ -103,11 +104,7 @@ func (v *Values) set(e *Engine, t *task.Task, c *task.Change) error {
 	if err := v.setPayload(e, t, &decoded, c, &was); err != nil {
 		return err
 	}
-	by := ""
-	if v.By != "" {
-		by = "by " + v.By + ": "
-	}
-	c.Put.Was = by + strings.Join(was, ", ")
+	c.Mark.Was, c.Mark.By = strings.Join(was, ", "), v.By
 	return nil
 }
 
@@ -132,7 +129,7 @@ func (v *Values) setPayload(e *Engine, t, decoded *task.Task, c *task.Change, wa
 			text = "payload was " + string(payload[:min(len(payload), mostWas)])
 		}
 		*was = append(*was, strings.ToValidUTF8(text, ""))
-		payload, c.Payload = *v.Payload, stored.Payload
+		payload, c.Payload, c.Mark.Payload = *v.Payload, stored.Payload, &t.Payload
 	} else if !isReadable && len(e.catalog.infoOf(t.Type).keys) > 0 {
 		return errors.New("its payload cannot be decoded, and its limits need that")
 	}
@@ -140,6 +137,8 @@ func (v *Values) setPayload(e *Engine, t, decoded *task.Task, c *task.Change, wa
 	if err != nil {
 		return err
 	}
-	c.Group = group
+	if c.Group, c.Search = group, e.catalog.searchWith(decoded, payload); c.Search != nil && v.Payload == nil && !isReadable {
+		c.Search = &[]task.SearchValue{task.Unread}
+	}
 	return nil
 }

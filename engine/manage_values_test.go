@@ -86,7 +86,7 @@ func TestValuesOfATaskAreChangedAndTheOldOnesAreInItsHistory(t *testing.T) {
 				t.Fatalf("got %+v", got)
 			}
 			last := got.History[len(got.History)-1]
-			if last.Outcome != task.Edited || !strings.HasPrefix(last.Error, "by anna: priority was 5") || !strings.Contains(last.Error, "header tenant was t7") {
+			if last.Outcome != task.Edited || last.By != "anna" || last.Job != "" || !strings.HasPrefix(last.Error, "priority was 5") || !strings.Contains(last.Error, "header tenant was t7") {
 				t.Fatalf("%d: got %+v", i, last)
 			}
 			if i == 0 && !strings.Contains(last.Error, `payload was {"a":1}`) {
@@ -123,6 +123,52 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v", v, err)
 		}
 	}
+}
+
+func TestTheHistoryOfATaskSaysWhichJobHasChangedIt(t *testing.T) {
+	t.Parallel()
+	later, err := engine.Rescheduling(time.Now().Add(2 * time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := engine.Setting(engine.Values{Priority: new(uint8(2))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	onStores(t, func(t *testing.T, e *engine.Engine) {
+		ctx := t.Context()
+		for verb, a := range map[string]engine.Action{
+			"resume": engine.Resuming(), "cancel": engine.Cancelling("no"), "fail": engine.Failing("no"), "reschedule": later, "set": set,
+		} {
+			var targets []engine.Target
+			for range 2 {
+				r, err := e.Submit(ctx, engine.Request{Type: "other", At: time.Now().Add(time.Hour)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				targets = append(targets, engine.Target{Ref: task.Ref{ID: r[0].ID, Version: 1}})
+			}
+			a = a.ByJob("job", "anna")
+			_, err := e.Do(ctx, targets[0].Ref, a)
+			if out := e.DoMany(ctx, e.Now(), a, targets[1:]); err != nil || out[0].Err != nil {
+				t.Fatal(verb, err, out[0].Err)
+			}
+			for _, one := range targets {
+				got, err := e.Get(ctx, one.ID)
+				if err != nil || len(got.History) != 1 {
+					t.Fatalf("%s: got %+v, %v", verb, got, err)
+				}
+				entry := got.History[0]
+				was := "state was waiting, time was "
+				if verb == "set" {
+					was = "priority was 5"
+				}
+				if entry.Outcome != task.Edited || entry.By != "anna" || entry.Job != "job" || !strings.HasPrefix(entry.Error, was) || !entry.EndedAt.Equal(entry.StartedAt) {
+					t.Errorf("%s: got %+v", verb, entry)
+				}
+			}
+		}
+	})
 }
 
 func TestEndedTasksAreDeleted(t *testing.T) {

@@ -204,6 +204,7 @@ func TestErrorsAreToldByTheirKinds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l logs
 		e := joinTallied(t, memory.New(), &l, local.New(), "mail")
+		time.Sleep(time.Second) // the first look of the monitor is over
 		for range 1_500 {
 			e.submit(engine.Request{Type: "mail"})
 		}
@@ -222,6 +223,7 @@ func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l logs
 		e := joinTallied(t, uncounted{memory.New()}, &l, local.New(), "mail")
+		time.Sleep(time.Second) // the monitor never looks while tasks are added
 		tells := func(when string, want ...string) {
 			t.Helper()
 			time.Sleep(time.Minute)

@@ -146,6 +146,8 @@ type Engine struct {
 	cluster   *cluster.Cluster // the other nodes
 	limits    liveLimits       // how people have changed limits
 	backlogs  backlogs
+	horizon   horizon   // of the events
+	feedID    task.ID   // of the events; set when it is opened
 	abilities abilities // of the store
 	base      timebase  // the clock by which the tasks go
 
@@ -226,6 +228,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := e.cluster.LoadLimits(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
+	if err := e.withdrawOthers(ctx); err != nil { // before functions of the database follow the rules of this node
+		return nil, fmt.Errorf("engine: %w", err)
+	}
 	if err := e.catalog.store(ctx, e.store); err != nil {
 		return nil, err
 	}
@@ -239,6 +244,10 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	err = e.cluster.Joined(ctx)
 	if err == nil {
 		err = e.base.check()
+	}
+	var declares declaring
+	if err == nil {
+		err = e.declare(ctx, e.catalog.attributes(), &declares)
 	}
 	if err != nil {
 		stop()
@@ -264,6 +273,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.noteLoop(background) })
 	e.duties.Go(func() { e.reconcileLoop(background) })
 	e.duties.Go(func() { e.keyLoop(background) })
+	e.duties.Go(func() { e.searchLoop(background, &declares) })
 	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
 	e.duties.Go(func() { e.cluster.Monitor(background) })
 	e.duties.Go(func() { e.recountLoop(background) })
@@ -315,14 +325,14 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	for name := range c.Handlers {
 		handled[name] = true
 	}
-	calls, err := wrapped(&c)
+	calls, err := wrapped(&c, c.Handlers)
 	if err != nil {
 		return nil, err
 	}
 	chance := mathrand.New(mathrand.NewChaCha8(seed()))
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, abilities: abilities{relays: relays},
-		handlers: handlers{calls: calls, pools: newPools(c.Handlers)},
+		handlers: handlers{pools: newPools(c.Handlers)},
 		limits:   newLiveLimits(), backlogs: backlogs{droppers: make(map[string]*dropper)},
 		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)},
 		wakes:  wakes{tick: wakeup.New(), uncertain: wakeup.New(), blocks: wakeup.New()},
@@ -330,6 +340,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 		},
 	}
+	e.handlers.calls.Store(&calls)
 	if e.cluster, err = e.newCluster(); err != nil {
 		return nil, err
 	}
@@ -339,7 +350,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if e.contents, err = contentsOf(&c); err != nil {
 		return nil, err
 	}
-	if e.catalog, err = newCatalog(ctx, &c, e.contents, e.Now, e.cluster.IsShared()); err != nil {
+	if e.catalog, err = newCatalog(ctx, &c, e.contents, e.Now, e.cluster); err != nil {
 		return nil, err
 	}
 	e.catalog.leaves = relays != nil
@@ -376,7 +387,8 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	})
 	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}
 	e.state.clock = clock{base: e.base, stepped: e.stepped}
-	e.state.feed = feed.New(e.cluster.Incarnation())
+	e.feedID = e.cluster.Incarnation()
+	e.state.feed = feed.New(e.feedID)
 	return e, nil
 }
 

@@ -39,7 +39,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 				return e.catalog.infoOf(t.Type).rules.Orphaned(e.Now(), t)
 			},
 			Await:        func(typ string) time.Duration { return c.Await[typ] },
-			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
+			IsConfigured: func(typ string) bool { return e.catalog.rules().types[typ] != nil },
 			Nodes:        c.nodesOf,
 			MayRun:       c.mayRun,
 			Placement:    func(q task.Queue) core.Placement { return e.catalog.placementOf(q) },

@@ -153,25 +153,6 @@ func TestARateOfTheClusterHoldsOverAllNodes(t *testing.T) {
 	})
 }
 
-func TestOneNodeDoesNotKeepPermitsFromAnotherForLong(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g, load := newGroup(t), newGauge()
-		set := clusterLimits(policy.Limit{Name: "few", Max: 2})
-		nodes := g.joinAll(3, set, load.work(10*time.Millisecond))
-		backlog(nodes[:1], 20_000, func(int) string { return `"x"` }) // 100 seconds of work, on all nodes
-		time.Sleep(5 * time.Second)
-		for _, n := range nodes {
-			begin := time.Now()
-			priority := uint8(0)
-			id := n.submit(engine.Request{Type: "work", Priority: &priority})
-			n.end(id)
-			if took := time.Since(begin); took > 3*time.Second {
-				t.Errorf("an urgent task of %s waited for %v", n.name, took)
-			}
-		}
-	})
-}
-
 func TestALimitOfTheClusterNeedsACoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)

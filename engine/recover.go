@@ -290,6 +290,9 @@ func (e *Engine) checkSome(ctx context.Context, areLate bool, n, most int) (inVa
 		}
 		handedBack := false
 		e.tell(func(s *state, now time.Time) {
+			if t == nil && !e.cluster.IsShared() {
+				s.Gone(now, id)
+			}
 			handedBack = s.Resolve(now, id, t, t != nil && e.cluster.IsOurs(t.Owner))
 			if t != nil {
 				s.changed(now, t)
@@ -319,50 +322,74 @@ type EarlierEnd struct {
 // It returns how many ends count. An error says that the store could not be read or written, and that no end is known to
 // count. To call it again does no harm.
 func (e *Engine) EndEarlier(ctx context.Context, ends ...EarlierEnd) (counted int, err error) {
-	var changes []task.Change
-	var follow [][]*task.Task
+	var saves []core.Save
 	for i := range ends {
-		change, rows, isOpen, err := e.endOf(ctx, &ends[i])
+		save, isOpen, err := e.endOf(ctx, &ends[i])
 		if err != nil {
 			return 0, fmt.Errorf("engine: end earlier attempts: %w", err)
 		}
 		if isOpen {
-			changes, follow = append(changes, change), append(follow, rows)
+			saves = append(saves, save)
 		}
 	}
-	rows, err := e.cluster.EndEarlier(ctx, changes, follow)
-	if err != nil {
-		return 0, fmt.Errorf("engine: end earlier attempts: %w", err)
-	}
-	for i, t := range rows {
-		if t == nil {
-			continue
+	for len(saves) > 0 {
+		n, others, err := e.saveEarlier(ctx, saves)
+		if err != nil {
+			return 0, fmt.Errorf("engine: end earlier attempts: %w", err)
 		}
-		counted++
-		if e.config.Observer.Saved != nil {
-			e.config.Observer.Saved(e.Now(), changes[i].Ref, t)
-		}
+		counted, saves = counted+n, others
 	}
 	return counted, nil
 }
 
-// endOf returns the change that an end means, the rows that are to be inserted with it, and whether its attempt is open.
-func (e *Engine) endOf(ctx context.Context, end *EarlierEnd) (change task.Change, follow []*task.Task, isOpen bool, err error) {
+// saveEarlier makes saves. It returns how many it has made, and the saves in place of those that conflict.
+func (e *Engine) saveEarlier(ctx context.Context, saves []core.Save) (counted int, others []core.Save, err error) {
+	changes, follow := make([]task.Change, len(saves)), make([][]*task.Task, len(saves))
+	var documents [][]task.DocumentChange
+	for i := range saves {
+		changes[i], follow[i] = saves[i].Change, saves[i].Follow
+		if len(saves[i].Documents) > 0 && documents == nil {
+			documents = make([][]task.DocumentChange, len(saves))
+		}
+		if documents != nil {
+			documents[i] = saves[i].Documents
+		}
+	}
+	rows, conflicts, err := e.cluster.EndEarlier(ctx, changes, follow, documents)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i, t := range rows {
+		switch {
+		case t == nil && conflicts[i] != nil:
+			others = append(others, saves[i].OnConflict(conflicts[i]))
+		case t != nil:
+			counted++
+			if e.config.Observer.Saved != nil {
+				e.config.Observer.Saved(e.Now(), changes[i].Ref, t)
+			}
+		}
+	}
+	return counted, others, nil
+}
+
+// endOf returns the save that an end means, and whether its attempt is open.
+func (e *Engine) endOf(ctx context.Context, end *EarlierEnd) (save core.Save, isOpen bool, err error) {
 	t, err := e.store.Get(ctx, end.Ref.ID)
 	switch {
 	case errors.Is(err, task.ErrNotFound):
-		return change, nil, false, nil
+		return save, false, nil
 	case err != nil:
-		return change, nil, false, err
+		return save, false, err
 	case t.Ref() != end.Ref, t.State != task.Processing, t.Type != end.Type, e.cluster.IsOurs(t.Owner):
-		return change, nil, false, nil
+		return save, false, nil
 	}
 	again := e.contents.reencode(t)
 	_ = e.contents.decode(t) // for Config.Retry; the change does not depend on it
 	v := e.contents.encodeResult(t.Type, e.decided(t, e.verdictOf(ctx, t, end)))
 	v.Reencoded = again
-	e.decide(func(c *core.Core, now time.Time) { change, follow = c.Earlier(now, t, v) })
-	return change, follow, true, nil
+	e.decide(func(c *core.Core, now time.Time) { save = c.Earlier(now, t, v) })
+	return save, true, nil
 }
 
 // verdictOf returns the verdict on an attempt of t that ended so on another node.

@@ -231,7 +231,7 @@ func (s *relayStore) databaseOf(shard uint16) int {
 
 // relayType is the type of the rows of relays. The rows of a [Relay] and the cursors are done, and kept until they are deleted:
 // nothing runs or removes them. The others are tasks that carry requests to other databases, see [Engine.leave].
-const relayType = task.ReservedTypes + "relay"
+const relayType = task.RelayType
 
 // relayRow is a row with requests, in their order.
 type relayRow struct {
@@ -244,6 +244,7 @@ type farRequest struct {
 	Request task.Request        `json:"request,omitzero"` // with an id
 	Signal  *task.SignalRequest `json:"signal,omitempty"` // with an id; nil for a request
 	Parent  *task.Parent        `json:"parent,omitempty"` // of the task of a request
+	Gone    []task.State        `json:"gone,omitempty"`   // how the tasks in After of a request have ended if they are not in the store any more
 	Number  uint64              `json:"number"`           // among the rows of the relay to the shard of the id, from 1 on
 	Follows bool                `json:"follows"`          // the task is added with the end of an attempt, on no terms; otherwise it was seen that it is not late
 

@@ -41,6 +41,7 @@ type carrier struct {
 	shard uint16
 	to    task.ID   // the task that signals are for, when it is known
 	end   *childEnd // the end of a child, in place of requests; nil if it carries requests or signals
+	watch *watch    // likewise; nil if it carries none
 }
 
 // carry is the handler of relayType.
@@ -55,6 +56,12 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 			return nil, fmt.Errorf("read the end of a child: %w", err)
 		}
 		return nil, c.insist(ctx, c.report)
+	}
+	if text, ok := t.Headers[watchHeader]; ok {
+		if err := json.Unmarshal([]byte(text), &c.watch); err != nil || c.watch == nil {
+			return nil, fmt.Errorf("read what a task waits for: %w", err)
+		}
+		return nil, c.insist(ctx, c.follow)
 	}
 	if err := json.Unmarshal(t.Payload, &c.relay.row.requests); err != nil || len(c.relay.row.requests) == 0 {
 		return nil, fmt.Errorf("read the tasks for another database: %w", err) // a newer program may have written it
@@ -258,9 +265,10 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 	e, to := d.relay.engine, make(map[uint16]uint64)
 	var reqs []task.Request
 	var parents []*task.Parent
+	var gone [][]task.State
 	for _, one := range some {
 		if to[one.shard()] = one.Number; one.Signal == nil {
-			reqs, parents = append(reqs, one.Request), append(parents, one.Parent)
+			reqs, parents, gone = append(reqs, one.Request), append(parents, one.Parent), append(gone, one.Gone)
 		}
 	}
 	rows, families, err := e.familyRows(reqs, nil, e.catalog.ownRows) // checked when they left
@@ -269,6 +277,11 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 	}
 	for i, t := range rows {
 		t.Parent = parents[i]
+	}
+	for _, f := range families {
+		if f.after != nil { // they were looked for when it left
+			f.after.seen, f.after.goneAs = true, gone[f.at]
+		}
 	}
 	var was []task.Ref
 	var cursors []*task.Task

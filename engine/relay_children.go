@@ -23,8 +23,8 @@ const (
 	gatherUpTo  = 1000 // ends: with as many there is no wait
 )
 
-// endHeader is the header of a task of relayType that has the end of a child. Lists of tasks have headers and no payloads.
-const endHeader = "end"
+// endHeader is the header of a task of relayType that has the end of a task. Lists of tasks have headers and no payloads.
+const endHeader = task.EndHeader
 
 // report delivers to its parent the end of the child that c carries, and the ends that other carriers behind c have, and ends
 // the attempt.
@@ -133,25 +133,44 @@ func (e *Engine) reportTx(ctx context.Context, tx storage.Tx, to task.ID, ends [
 	}
 	sets := make(map[string]*task.ChildEnds)
 	for _, end := range ends {
+		index := end.Index
+		if end.Name == task.AfterSet {
+			at := t.Children.Set(task.AfterSet).IndexOf(end.Of)
+			if at < 0 {
+				continue // another task had the id
+			}
+			index = uint32(at)
+		}
 		s := sets[end.Name]
 		if s == nil {
 			s = &task.ChildEnds{Name: end.Name}
 			sets[end.Name] = s
 		}
-		s.Ends = append(s.Ends, task.ChildEnd{Index: end.Index, State: end.State})
+		s.Ends = append(s.Ends, task.ChildEnd{Index: index, State: end.State})
 	}
 	var changes []task.Change
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
-		changes = append(changes, task.Change{Ref: task.Ref{ID: to}, At: e.Now(), OrderingKey: t.OrderingKey, Ends: sets[name]})
+		c := task.Change{Ref: task.Ref{ID: to}, At: e.Now(), OrderingKey: t.OrderingKey, Ends: sets[name]}
+		if name == task.AfterSet {
+			e.expectCancel(t, ends, &c)
+		}
+		changes = append(changes, c)
+	}
+	if len(changes) == 0 {
+		return nil
 	}
 	rows, err := tx.Swap(ctx, changes...)
 	if err != nil {
 		return err
 	}
 	for _, after := range rows {
-		if after != nil && after.Version != t.Version {
+		switch {
+		case after == nil || after.Version == t.Version:
+		case after.State == task.Cancelled:
+			return e.cancelledTx(ctx, tx, t, after)
+		default:
 			e.wokenTx(tx, t, after)
-			break
+			return nil
 		}
 	}
 	return nil

@@ -54,6 +54,7 @@ type leaving struct {
 
 	follows bool // the tasks are added with the end of an attempt, on no terms
 	late    []refusedLate
+	gone    map[int][]task.State // see farRequest.Gone
 }
 
 // refusedLate is a request that is late.
@@ -65,13 +66,13 @@ type refusedLate struct {
 // leave divides requests by whether the shards have their rows. The other requests leave by tasks of relayType in one of the
 // shards: a task for all requests of one ordering key or key, because these must arrive in their order. Tasks for one ordering
 // key or key run in the order in which a shard gets them. from is the task whose attempt adds them; zero if there is none. It
-// returns nil if no request leaves.
-func (e *Engine) leave(from task.ID, reqs []Request, rows []*task.Task, shards *task.Shards, follows bool) (*leaving, error) {
+// returns nil if no request leaves. gone has the [farRequest.Gone] of requests, by their indexes.
+func (e *Engine) leave(from task.ID, reqs []Request, rows []*task.Task, shards *task.Shards, follows bool, gone map[int][]task.State) (*leaving, error) {
 	isNear := func(t *task.Task) bool { return shards.Has(t.ID.Shard()) }
 	if e.abilities.relays == nil || shards == nil || !slices.ContainsFunc(rows, func(t *task.Task) bool { return !isNear(t) }) {
 		return nil, nil
 	}
-	l, now := &leaving{follows: follows}, e.Now()
+	l, now := &leaving{follows: follows, gone: gone}, e.Now()
 	var order []string // of the keys of groups
 	groups := make(map[string][]int)
 	for i, t := range rows {
@@ -125,7 +126,7 @@ func (l *leaving) carry(e *Engine, name string, group []int, reqs []Request, row
 			}
 			t := rows[group[to]]
 			one.ID, one.Key = t.ID, t.Key
-			some = append(some, farRequest{Request: one, Number: firstNumber + uint64(len(some)), Follows: l.follows, Parent: t.Parent})
+			some = append(some, farRequest{Request: one, Number: firstNumber + uint64(len(some)), Follows: l.follows, Parent: t.Parent, Gone: l.gone[group[to]]})
 			l.far, l.farAt, l.by = append(l.far, t), append(l.farAt, group[to]), append(l.by, len(l.reqs))
 		}
 		req, row, err := e.relayTask(home, name, some)
@@ -170,14 +171,7 @@ func leavesBy(home uint16, id task.ID) task.ID {
 }
 
 // orderIn returns an ordering key for a name that has its tasks in a shard.
-func orderIn(shard uint16, name string) string {
-	sum := sha256.Sum256([]byte(name))
-	for n := 0; ; n++ {
-		if key := fmt.Sprintf("%s/%x/%d", relayType, sum[:16], n); task.ShardOf(key) == shard {
-			return key
-		}
-	}
-}
+func orderIn(shard uint16, name string) string { return task.RelayKey(shard, name) }
 
 // submitTx adds the near rows, and the tasks that carry the others, within a transaction. Of these the receipts say that
 // they were created, although that is found out where they arrive.

@@ -28,7 +28,7 @@ type Found struct {
 // If f names ids, only these rows are read. If it names only states of tasks that have not ended, rows of other states are
 // not read by stores that keep tasks on disk, see [storage.Inspector]. Each row that f selects by its other terms is read
 // whole if f has a term of the payload or the result; rows that cannot be decoded are not found by such a term.
-func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, limit int) (Found, error) {
+func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, limit int) (found Found, err error) {
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
 		return Found{}, ErrUnsupported
@@ -42,8 +42,9 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	}
 	q := queryOf(f, bounds)
 	q.Before, q.Limit = before, limit
-	var found Found
-	var err error
+	if q.Search, q.Above, err = e.searchSets(ctx, f, bounds.Types, before); err != nil {
+		return Found{}, err
+	}
 	if f.OfRows() {
 		var page storage.ListPage
 		page, err = s.List(ctx, q)
@@ -54,7 +55,10 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 	if err != nil {
 		return Found{}, err
 	}
-	if before.IsZero() {
+	if found.Next.IsZero() && !q.Above.IsZero() { // then come the rows whose values are not known
+		found.Next = successorOf(q.Above)
+	}
+	if before.IsZero() && q.Search == nil {
 		found.Total, err = e.total(ctx, bounds, found.Index)
 	}
 	return found, err
@@ -93,6 +97,59 @@ func (e *Engine) total(ctx context.Context, b filter.Bounds, index string) (n in
 		n += k.Rows
 	}
 	return n, nil
+}
+
+// mostSearched is how many search values a list merges at most.
+const mostSearched = 64
+
+// searchSets returns the conditions of f on tasks of some types that an index of search values serves, and above which id it has all rows. There are
+// none if the page before an id has only rows below.
+func (e *Engine) searchSets(ctx context.Context, f filter.Filter, types []string, before task.ID) (sets []task.SearchSet, above task.ID, err error) {
+	lookups := f.Lookups()
+	store, ok := e.store.(storage.Settings)
+	if !ok || len(lookups) == 0 || len(types) == 0 {
+		return nil, task.ID{}, nil
+	}
+	known, _, err := readDeclared(ctx, store)
+	if err != nil {
+		return nil, task.ID{}, err
+	}
+	for _, l := range lookups {
+		values := l.Values(types)
+		from, ok := known.completeAbove(types, l.Attribute)
+		if !ok || len(values) > mostSearched || !before.IsZero() && before.Compare(successorOf(from)) <= 0 {
+			continue
+		}
+		sets = append(sets, task.SearchSet{Name: l.Attribute, Values: values})
+		if from.Compare(above) > 0 {
+			above = from
+		}
+	}
+	return sets, above, nil
+}
+
+// completeAbove returns above which id all rows of some types have their values of an attribute, or are Unread. ok is false if that is not known.
+func (d *declared) completeAbove(types []string, attribute string) (above task.ID, ok bool) {
+	for _, typ := range types {
+		is := d.Types[typ][attribute]
+		if !is.Complete {
+			return task.ID{}, false
+		}
+		if is.Above.Compare(above) > 0 {
+			above = is.Above
+		}
+	}
+	return above, true
+}
+
+// successorOf returns the least id above one, which is not the greatest.
+func successorOf(id task.ID) task.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
 }
 
 // queryOf returns the query of the rows that f may select by its terms that need neither payload nor result.

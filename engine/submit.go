@@ -38,7 +38,7 @@ type Receipt struct {
 // need: it returns [ErrBacklog], and a handler that returns this error is called again some seconds
 // later, without a further attempt. Until then its task has a place among the calls that wait.
 //
-// A call with requests that have children ([task.NewChildren]) is one transaction, as one with [Engine.SubmitTx], which says what
+// A call with requests that have children ([task.NewChildren]), or run after other tasks, is one transaction, as one with [Engine.SubmitTx], which says what
 // that means for backlogs: it does not wait for room. If several databases hold the tasks, it is in that of the first parent.
 func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
 	if len(reqs) == 0 {
@@ -48,7 +48,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if err != nil {
 		return nil, err
 	}
-	if hasChildren(reqs) {
+	if haveFamilies(reqs) {
 		return e.submitFamilies(ctx, slices.Clone(reqs)) // a clone: reqs stays on the stack of the caller
 	}
 	rows, err := e.catalog.rows(reqs, nil)
@@ -142,12 +142,15 @@ func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, ro
 	if err != nil {
 		return nil, err
 	}
-	if hasChildren(reqs) {
+	if haveFamilies(reqs) {
 		reqs = slices.Clone(reqs)
 		if err := e.decorateChildren(ctx, reqs); err != nil {
 			return nil, err
 		}
 		rows, families, err := e.familyRows(reqs, shards, rowsOf)
+		if err == nil {
+			err = e.lookForFar(ctx, rows, families, shards)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +160,7 @@ func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, ro
 	if err != nil {
 		return nil, err
 	}
-	leaving, err := e.leave(e.taskOf(ctx), reqs, rows, shards, false)
+	leaving, err := e.leave(e.taskOf(ctx), reqs, rows, shards, false, nil)
 	switch {
 	case err != nil:
 		return nil, err

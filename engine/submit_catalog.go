@@ -6,50 +6,78 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/cluster"
+	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
 // catalog has the configuration of types: it makes the rows of
-// requests. It is read only, except for ids, which is safe for concurrent use.
+// requests. It is read only, except for ids, which is safe for concurrent use, and for inForce, which adopt replaces.
 type catalog struct {
-	policies   policy.Set
+	inForce    atomic.Pointer[ruleBook]
+	storing    sync.Mutex // held while the rules of types are written to the store
 	contents   contents
-	types      map[string]*typeInfo  // configured types
-	unknown    *typeInfo             // for the others
-	layouts    map[string][]string   // by type, the sources of the values of groups
-	placements map[string]*placement // of the types that have values with nodes of their own
-	heaviest   map[string]heaviest   // by limit
-	isDivided  bool                  // several databases hold the tasks
-	leaves     bool                  // likewise, and requests of a transaction of one may leave for another
-	isUnique   bool                  // a type has rules for taken keys
-	mayBeLate  bool                  // a type says how late a request may be
+	unknown    *typeInfo                     // for the others
+	layouts    map[string][]string           // by type, the sources of the values of groups
+	placements map[string]*placement         // of the types that have values with nodes of their own
+	heaviest   map[string]heaviest           // by limit
+	isDivided  bool                          // several databases hold the tasks
+	leaves     bool                          // likewise, and requests of a transaction of one may leave for another
+	search     map[string][]filter.Attribute // by type
 	ids        *task.IDs
 	isStale    atomic.Bool      // the store may have lost the rules of types
 	now        func() time.Time // Engine.Now
+	isCut      func() bool      // reports whether other nodes may not know of this one
 }
 
-// newCatalog returns the catalog of a configuration. isShared says whether other nodes may use the
-// store.
-func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Time, isShared bool) (*catalog, error) {
-	layouts, err := layouts(ctx, c, isShared)
+// ruleBook has the values of the catalog that an engine can take over while it runs. It is read only.
+type ruleBook struct {
+	policies  policy.Set
+	types     map[string]*typeInfo // configured types
+	isUnique  bool                 // a type has rules for taken keys
+	mayBeLate bool                 // a type says how late a request may be
+}
+
+func newRuleBook(set policy.Set, layouts map[string][]string, values map[string]valueFunc) *ruleBook {
+	b := &ruleBook{policies: set, types: make(map[string]*typeInfo)}
+	for name, p := range set.Types {
+		b.types[name] = newTypeInfo(set, p, layouts[name], values)
+		b.isUnique = b.isUnique || b.types[name].isUnique
+		b.mayBeLate = b.mayBeLate || p.MaxLateness > 0
+	}
+	return b
+}
+
+func (c *catalog) rules() *ruleBook { return c.inForce.Load() }
+
+// policies returns the policies that are in force.
+func (c *catalog) policies() policy.Set { return c.rules().policies }
+
+// newCatalog returns the catalog of a configuration. nodes are the nodes that use the store.
+func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Time, nodes *cluster.Cluster) (*catalog, error) {
+	layouts, err := layouts(ctx, c, nodes.IsShared())
 	if err != nil {
 		return nil, err
 	}
 	k := &catalog{
-		policies: c.Policies, contents: by, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
+		contents: by, unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
 		layouts: layouts, heaviest: heaviestOf(c.Policies), ids: task.NewIDs(seed()), now: now,
+		isCut: func() bool { return nodes.IsShared() && !nodes.IsMember() },
 	}
 	k.placements = placements(c, layouts)
 	_, k.isDivided = c.Store.(storage.ShardBound)
+	k.inForce.Store(newRuleBook(c.Policies, layouts, c.Values))
+	k.search = make(map[string][]filter.Attribute)
 	for name, p := range c.Policies.Types {
-		k.types[name] = newTypeInfo(c.Policies, p, layouts[name], c.Values)
-		k.isUnique = k.isUnique || k.types[name].isUnique
-		k.mayBeLate = k.mayBeLate || p.MaxLateness > 0
+		if k.search[name], err = by.attributesOf(name, p.Search); err != nil {
+			return nil, err
+		}
 	}
 	return k, nil
 }
@@ -91,7 +119,7 @@ func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[stri
 
 // infoOf returns the configuration of a type for Submit.
 func (c *catalog) infoOf(typ string) *typeInfo {
-	if info, ok := c.types[typ]; ok {
+	if info, ok := c.rules().types[typ]; ok {
 		return info
 	}
 	return c.unknown
@@ -99,7 +127,7 @@ func (c *catalog) infoOf(typ string) *typeInfo {
 
 // policyOf returns the policy of a type, which is the default if the type is not configured.
 func (c *catalog) policyOf(typ string) policy.Type {
-	if p, ok := c.policies.Types[typ]; ok {
+	if p, ok := c.policies().Types[typ]; ok {
 		return p
 	}
 	return policy.DefaultType()
@@ -128,7 +156,9 @@ func (c *catalog) store(ctx context.Context, in storage.Store) error {
 	if !ok {
 		return nil
 	}
-	set := c.policies
+	c.storing.Lock()
+	defer c.storing.Unlock()
+	set := c.policies()
 	rules := []storage.TypeRules{rulesOf("", policy.Set{}, policy.DefaultType(), nil)}
 	for _, name := range slices.Sorted(maps.Keys(set.Types)) {
 		rules = append(rules, rulesOf(name, set, set.Types[name], c.layouts[name]))
@@ -143,7 +173,7 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
-		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remembers(), Inherits: p.Ordering.Inherit,
+		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remembers(), Inherits: p.Ordering.Inherit, Searched: len(p.Search) > 0,
 	}
 	if !p.Unique.IsDefault() {
 		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), Window: p.Unique.Window, By: newTypeInfo(set, p, nil, nil).by}

@@ -13,19 +13,28 @@ import (
 // errChildrenHere is the error of requests with children where these cannot be added.
 var errChildrenHere = errors.New("the request has children: they are added by Engine.Submit or Engine.SubmitTx, and by the end of an attempt of their parent")
 
-// family is a request with children.
+// family is a request with children, or of a task that runs after others.
 type family struct {
-	at   int       // its index in the call
-	reqs []Request // of the children, decorated
+	at    int           // its index in the call
+	after *predecessors // nil if it has children
+	reqs  []Request     // of the children, decorated
 
 	// The rows that are added if that of the parent is: those of the children, and of tasks that carry children to other databases.
 	rows []*task.Task
 	all  []*task.Task // the rows of all children
 }
 
-// hasChildren reports whether one of the requests has children.
-func hasChildren(reqs []Request) bool {
-	return slices.ContainsFunc(reqs, func(r Request) bool { return r.Children != nil })
+// hasFamily reports whether a request makes a family.
+func hasFamily(r *Request) bool { return r.Children != nil || len(r.After) > 0 }
+
+// haveFamilies reports whether one of the requests does.
+func haveFamilies(reqs []Request) bool {
+	for i := range reqs {
+		if hasFamily(&reqs[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // decorateChildren is decorated for the children of requests. It replaces their Children in reqs.
@@ -50,24 +59,32 @@ func (e *Engine) decorateChildren(ctx context.Context, reqs []Request) error {
 	return nil
 }
 
-// familyRows returns the rows of requests some of which have children, and these. The requests are decorated. rowsOf returns the
+// familyRows returns the rows of requests some of which have children or run after others, and the families of these. The requests are decorated. rowsOf returns the
 // rows of requests without children.
 func (e *Engine) familyRows(reqs []Request, shards *task.Shards, rowsOf func([]Request, *task.Shards) ([]*task.Task, error)) (rows []*task.Task, families []*family, err error) {
 	alone := slices.Clone(reqs)
 	for i := range alone {
-		if alone[i].Children == nil {
+		if !hasFamily(&alone[i]) {
 			continue
 		}
-		if err := checkParent(&alone[i]); err != nil {
+		check := checkParent
+		if len(alone[i].After) > 0 {
+			check = checkAfter
+		}
+		if err := check(&alone[i]); err != nil {
 			return nil, nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: err}
 		}
-		alone[i].Children = nil
+		alone[i].Children, alone[i].After, alone[i].AfterAny = nil, nil, false
 	}
 	if rows, err = rowsOf(alone, shards); err != nil {
 		return nil, nil, err
 	}
 	for i := range reqs {
 		of := reqs[i].Children
+		if len(reqs[i].After) > 0 {
+			families = append(families, &family{at: i, after: follower(rows[i], &reqs[i])})
+			continue
+		}
 		if of == nil {
 			continue
 		}
@@ -173,8 +190,14 @@ func (e *Engine) submitFamilies(ctx context.Context, reqs []Request) (receipts [
 		return nil, err
 	}
 	home := rows[families[0].at].ID.Shard()
+	database := e.abilities.relays.databaseOf(home)
+	if e.abilities.divided != nil {
+		if err := e.lookForFar(ctx, rows, families, e.shardsIn(database)); err != nil {
+			return nil, err
+		}
+	}
 	var refused error
-	err = e.abilities.relays.updateIn(ctx, e.abilities.relays.databaseOf(home), func(tx storage.Tx) error {
+	err = e.abilities.relays.updateIn(ctx, database, func(tx storage.Tx) error {
 		if !shardsOf(tx).Has(home) {
 			return fmt.Errorf("engine: submit: the shard has just been moved, so submit again: %w", storage.ErrElsewhere)
 		}
@@ -202,7 +225,7 @@ func shardsOf(tx storage.Tx) *task.Shards {
 // function returns for the requests. A parent that belongs to another database leaves with its children.
 func (e *Engine) submitFamiliesTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task, families []*family, termsOf func([]*task.Task) []storage.Terms) ([]Receipt, error) {
 	shards := shardsOf(tx)
-	parents, err := e.leave(e.taskOf(ctx), reqs, rows, shards, false)
+	parents, err := e.leave(e.taskOf(ctx), reqs, rows, shards, false, goneOf(families))
 	if err != nil {
 		return nil, err
 	}
@@ -211,8 +234,10 @@ func (e *Engine) submitFamiliesTx(ctx context.Context, tx storage.Tx, reqs []Req
 		if !shards.Has(rows[f.at].ID.Shard()) {
 			continue
 		}
-		near, f.rows = append(near, f), f.all
-		out, err := e.leave(rows[f.at].ID, f.reqs, f.all, shards, true)
+		if near, f.rows = append(near, f), f.all; len(f.all) == 0 {
+			continue
+		}
+		out, err := e.leave(rows[f.at].ID, f.reqs, f.all, shards, true, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -221,6 +246,9 @@ func (e *Engine) submitFamiliesTx(ctx context.Context, tx storage.Tx, reqs []Req
 		}
 	}
 	if err := e.admitFamiliesTx(ctx, tx, reqs, rows, near, shards); err != nil {
+		return nil, err
+	}
+	if err := e.watchTx(ctx, tx, rows, near, shards); err != nil {
 		return nil, err
 	}
 	var receipts []Receipt
@@ -233,6 +261,9 @@ func (e *Engine) submitFamiliesTx(ctx context.Context, tx storage.Tx, reqs []Req
 		return nil, err
 	}
 	if failed := e.addChildrenTx(ctx, tx, receipts, near); failed != nil {
+		return nil, failed
+	}
+	if failed := e.waitAfterTx(ctx, tx, rows, receipts, near); failed != nil {
 		return nil, failed
 	}
 	return receipts, err

@@ -132,7 +132,7 @@ func keyedBy(layout []string, limits []policy.Limit) []keyed {
 // the group that t has with the values of today. missing names the value that t lacks, if it lacks one:
 // it counts as empty. A task keeps its group if its payload cannot be decoded.
 func (c *catalog) regroup(t *task.Task) (group string, missing error, isOld bool) {
-	info, ok := c.types[t.Type]
+	info, ok := c.rules().types[t.Type]
 	if !ok || task.GroupLen(t.Group) >= info.values {
 		return "", nil, false
 	}

@@ -132,7 +132,7 @@ func (e *Engine) addMoreTx(ctx context.Context, tx storage.Tx, m *MoreChildren) 
 		return now, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	more.From = now.Added
-	out, err := e.leave(t.ID, f.reqs, f.all, shardsOf(tx), true)
+	out, err := e.leave(t.ID, f.reqs, f.all, shardsOf(tx), true, nil)
 	if err != nil {
 		return now, err
 	}
@@ -182,11 +182,17 @@ func (e *Engine) wokenTx(tx storage.Tx, before, after *task.Task) {
 	if after.State != task.Submitted || after.Version == before.Version {
 		return
 	}
+	e.replacedTx(tx, before, after)
+}
+
+// replacedTx tells the engine of a change of a task that does not run, which a transaction has made.
+func (e *Engine) replacedTx(tx storage.Tx, before, after *task.Task) {
 	was := before.Hint()
 	e.tell(func(state *state, now time.Time) { state.ReplaceUncertain(now, was.Ref) }) // the answer to the commit may be lost
 	tx.OnCommit(func() {
 		e.tell(func(state *state, now time.Time) {
 			state.changed(now, after)
+			state.waiters.ended(after)
 			state.Replaced(now, &storage.Replacement{Was: was, Row: after})
 		})
 	})

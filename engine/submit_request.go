@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/codec"
+	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/internal/place"
 	"github.com/taskengine/taskengine/task"
 )
@@ -121,8 +122,13 @@ func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, er
 // fill sets t to the row of r, which is to be settled, or returns an error if r is invalid. A generated id is to belong to shards.
 func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	info := c.infoOf(r.Type)
-	if r.Children != nil {
+	switch {
+	case r.Children != nil:
 		return errChildrenHere
+	case len(r.After) > 0:
+		return errAfterHere
+	case r.AfterAny:
+		return errors.New("it has after_any, and after names no task")
 	}
 	if err := check(r, info.maxPayload); err != nil {
 		return err
@@ -146,6 +152,12 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	t.Priority, t.Group, t.Inherits = info.priority, group, info.inherits
 	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
 	t.Headers = maps.Clone(r.Headers)
+	if of := c.search[t.Type]; len(of) > 0 {
+		t.Search = filter.SearchValues(t.Type, of, r.Headers, r.Payload)
+	}
+	if c.isCut() {
+		t.Search = []task.SearchValue{task.Unread}
+	}
 	if t.Payload, err = c.contents.encode(t.Type, codec.Payload, bytes.Clone(r.Payload)); err != nil { // the caller reuses its buffer
 		return err
 	}

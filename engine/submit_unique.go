@@ -74,7 +74,7 @@ func (info *typeInfo) keyOf(r *Request) (string, error) {
 // terms returns the terms on which requests add their rows; nil if none has any. Requests of types that say nothing of taken
 // keys are resolved only if they are late.
 func (c *catalog) terms(rows []*task.Task) (all []storage.Terms) {
-	return c.termsOf(rows, c.mayBeLate)
+	return c.termsOf(rows, c.rules().mayBeLate)
 }
 
 // timelessTerms are the terms of requests of which it was seen before whether they are late.
@@ -84,7 +84,7 @@ func noTerms([]*task.Task) []storage.Terms { return nil }
 
 // termsOf is terms. If mayBeLate is not set, no request is late.
 func (c *catalog) termsOf(rows []*task.Task, mayBeLate bool) (all []storage.Terms) {
-	if !c.isUnique && !mayBeLate {
+	if !c.rules().isUnique && !mayBeLate {
 		return nil
 	}
 	var now time.Time

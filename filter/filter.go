@@ -98,6 +98,30 @@ func (t term) String() string {
 	return b.String()
 }
 
+// WithoutContent returns f in words, with ? in place of values that tasks carry: keys, headers, errors, and parts of payloads and results.
+func (f Filter) WithoutContent() string {
+	terms := make([]string, len(f.terms))
+	for i, t := range f.terms {
+		switch isText := t.field.kind == ofText && t.field.name != "type" && t.field.name != "node"; {
+		case isText, t.field.kind == inHeader, t.field.kind == inPayload, t.field.kind == inResult:
+			t.values = []value{{text: "?"}}
+		}
+		terms[i] = t.String()
+	}
+	return strings.Join(terms, " ")
+}
+
+// Lasting returns the terms of f that a task fulfils for as long as it exists, if it has fulfilled them once.
+func (f Filter) Lasting() (out Filter) {
+	for _, t := range f.terms {
+		switch t.field.name {
+		case "type", "id", "ordering_key", "parent", "created":
+			out.terms = append(out.terms, t)
+		}
+	}
+	return out
+}
+
 // quote returns text as a value in quotes.
 func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`

@@ -281,3 +281,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAFilterIsWordedWithoutContent(t *testing.T) {
+	f, err := filter.Parse(`type=pay* state=error key=anna header.who="anna b" payload.customer.email~anna result.x>5 error~anna priority<3 ordering_key!=anna node=n1`, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `type=pay* state=error key=? header.who=? payload.customer.email~? result.x>? error~? priority<3 ordering_key!=? node=n1`
+	if got := f.WithoutContent(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

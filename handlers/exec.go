@@ -57,6 +57,7 @@ type ExecConfig struct {
 	MaxAnswer int               // bytes of the document that says how the attempt ends; with 0, and on Windows, the command cannot write one
 	MayAdd    []string          // types of the tasks that a document may add; an element that ends with * stands for all types that begin so
 	MaySignal []string          // likewise, of the tasks that it may signal; "*" also allows signals to ids without a type
+	MayWrite  []string          // keys of the documents that it may write, likewise
 	Grace     time.Duration     // between SIGTERM and SIGKILL
 	User      string            // name or number of the user that the command runs as; "" is the user of this process. Needs root.
 	Limits    Limits            // of each run of the command

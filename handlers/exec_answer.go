@@ -45,5 +45,5 @@ func (e *Exec) read(t *task.Task, begun time.Time, document head) (*answer.Answe
 	if document.over {
 		return nil, fmt.Errorf("it has more than %d bytes; write less or raise max_answer", e.config.MaxAnswer)
 	}
-	return answer.Parse(document.kept, answer.NowIn(t, begun), answer.Rules{MayAdd: e.config.MayAdd, MaySignal: e.config.MaySignal})
+	return answer.Parse(document.kept, answer.NowIn(t, begun), answer.Rules{MayAdd: e.config.MayAdd, MaySignal: e.config.MaySignal, MayWrite: e.config.MayWrite})
 }

@@ -33,6 +33,7 @@ type HTTPConfig struct {
 	Envelope    bool              // the body of the request is a document of EnvelopeType, which contains the payload
 	MayAdd      []string          // types of the tasks that a document may add; an element that ends with * stands for all types that begin so
 	MaySignal   []string          // likewise, of the tasks that it may signal; "*" also allows signals to ids without a type
+	MayWrite    []string          // keys of the documents that it may write, likewise
 	Now         func() time.Time  // for dates in Retry-After of responses without a Date; nil for time.Now
 
 	// NewConnections opens a connection for each request. That is slower, but no request is in doubt because the server
@@ -139,7 +140,7 @@ func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if !isAnswer(response) {
 		return body, nil
 	}
-	a, err := answer.Parse(body, answer.NowIn(t, begun), answer.Rules{MayAdd: h.config.MayAdd, MaySignal: h.config.MaySignal})
+	a, err := answer.Parse(body, answer.NowIn(t, begun), answer.Rules{MayAdd: h.config.MayAdd, MaySignal: h.config.MaySignal, MayWrite: h.config.MayWrite})
 	if err != nil {
 		return nil, refuseAnswer(ctx, h.shown+": answered "+response.Status, body, err)
 	}

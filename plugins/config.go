@@ -31,6 +31,10 @@ type Config struct {
 	MaxResult  int // largest result in bytes; default [policy.DefaultMaxResult]
 	MaxPayload int // largest payload in bytes that a task may be given to run again; default [policy.DefaultMaxPayload]
 
+	// MayWrite are the keys of the documents that the program may read and write, and MayRead those of more that it may read. A key that
+	// ends with * stands for all that begin with the text before it.
+	MayRead, MayWrite []string
+
 	// MinProcesses is how many processes there always are: default 1, negative for none. While tasks find no slot there are
 	// more, up to MaxProcesses: default 1, at least MinProcesses. A process beyond MinProcesses ends after it was idle for
 	// Idle, default 30 s.

@@ -5,7 +5,6 @@ package plugins
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -51,7 +50,7 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 		h.logLine(s, l)
 	}
 	finishes := frame.GetFinishes()
-	if len(finishes)+len(frame.GetProgress())+len(frame.GetCheckpoints())+len(frame.GetChecks()) == 0 && frame.GetCredits() == 0 {
+	if len(finishes)+len(frame.GetProgress())+len(frame.GetCheckpoints())+len(frame.GetChecks())+len(frame.GetReads()) == 0 && frame.GetCredits() == 0 {
 		return
 	}
 	var room [4]*call
@@ -70,7 +69,7 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 	}
 	h.notifyUses()
 	h.mu.Unlock()
-	h.dispatch.Answer(ended, finishes, calls.AnswerOf)
+	h.dispatch.Answer(ended, finishes, s.rights.AnswerOf)
 	if unknown > 0 {
 		s.unknownAnswers.Add(int64(unknown))
 		if !s.unknownLogged.Swap(true) { // logCounts logs the number of further ones

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -25,7 +26,8 @@ type session struct {
 	*dispatch.Session[*session]
 	host           *Host
 	cfg            *Config // that the process was started with
-	alone          bool    // it runs one task of the quarantine and no other
+	rights         calls.Rights
+	alone          bool // it runs one task of the quarantine and no other
 	proc           *instance
 	stream         wire.Stream
 	release        func()          // closes the connection of the stream
@@ -62,6 +64,7 @@ func newSession(h *Host, cfg *Config, p *instance, alone bool) *session {
 	if alone {
 		queue = &h.alone
 	}
+	s.rights = calls.Rights{MayRead: cfg.MayRead, MayWrite: cfg.MayWrite}
 	s.Session = h.dispatch.NewSession(s, queue, alone || cfg.PerTask, cfg.Grace)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -73,7 +76,7 @@ func (s *session) setHello(hello *wire.Hello, credits uint32) {
 	hello.Sdk, hello.SdkVersion, hello.Version = programlog.Shorten(hello.GetSdk(), 200), programlog.Shorten(hello.GetSdkVersion(), 200), programlog.Shorten(hello.GetVersion(), 200)
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
-	s.wake = s.Connect(hello, s.cfg.Slots)
+	s.wake = s.Connect(hello, s.cfg.Slots, s.rights)
 	s.AddCredits(credits)
 }
 

@@ -179,7 +179,7 @@ const maxSharded = 64
 // A value with many slots has enough permits for several nodes.
 func (s Set) ShardedBy(t Type) (index int, ok bool) {
 	for i, l := range s.Keyed(t) {
-		if l.Cluster && l.Max > 0 && l.Max <= maxSharded {
+		if l.Cluster && l.isSharding() {
 			return i, true
 		}
 	}

@@ -26,6 +26,7 @@ type Type struct {
 	Retention   Retention
 	Ordering    Ordering
 	Unique      Unique
+	Search      []string // places whose values an index finds: payload.NAME or headers.NAME
 
 	// MaxLateness is how far in the past the time of a request may lie. A request with an earlier time adds no
 	// task. 0 is no limit: such a task runs at once.
@@ -44,6 +45,9 @@ const (
 	ShortestAgeing = time.Millisecond
 	LongestAgeing  = 365 * 24 * time.Hour
 )
+
+// MaxSearch is how many places [Type.Search] has at most.
+const MaxSearch = 8
 
 // Bounds of [Type.MaxPayload], in bytes. The library allows larger ones.
 const (

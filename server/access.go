@@ -22,12 +22,13 @@ import (
 	"github.com/taskengine/taskengine/workflow"
 )
 
-// caller identifies the caller of a request with a token. A request that needs no token has no caller in its
+// caller identifies the caller of a request with a token, or a person. A request that needs no token has no caller in its
 // context, and may do everything.
 type caller struct {
-	name   string // of its token
-	hash   access.Hash
-	method string // of the API, or the name of another operation
+	name   string        // of its token, or of the person
+	hash   access.Hash   // of its token
+	person *access.Token // who has logged in to the dashboard; nil: the token says who it is
+	method string        // of the API, or the name of another operation
 	right  right
 }
 
@@ -45,14 +46,18 @@ func (a *API) admit(ctx context.Context, path, authorization string, from origin
 	if isOwn && isManagement(method) {
 		ctx = context.WithValue(ctx, originKey{}, from)
 	}
-	if a.tokens == nil || from.isSocket && authorization == "" {
+	person := access.PersonOf(ctx)
+	if a.tokens == nil || person == nil && from.isSocket && authorization == "" {
 		return ctx, nil
 	}
-	text := access.Bearer(authorization)
-	if text == "" {
-		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the node wants a token: send Authorization: Bearer TOKEN; taskengine token create makes one"))
+	c := &caller{person: person, method: "a worker", right: right{access.Work, ofTypes}}
+	if person == nil {
+		text := access.Bearer(authorization)
+		if text == "" {
+			return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the node wants a token: send Authorization: Bearer TOKEN; taskengine token create makes one"))
+		}
+		c.hash = access.HashOf(text)
 	}
-	c := &caller{hash: access.HashOf(text), method: "a worker", right: right{access.Work, ofTypes}}
 	if isOwn {
 		c.method, c.right = method, rights[method]
 		if _, known := rights[method]; !known {
@@ -64,7 +69,9 @@ func (a *API) admit(ctx context.Context, path, authorization string, from origin
 
 // admitCaller returns the context of a request of a caller with a token, or why it is refused.
 func (a *API) admitCaller(ctx context.Context, c *caller, method string) (context.Context, error) {
-	if t := a.tokens().Find(c.hash); t != nil {
+	if c.person != nil {
+		c.name = c.person.Name
+	} else if t := a.tokens().Find(c.hash); t != nil {
 		c.name = t.Name
 	}
 	ctx = context.WithValue(ctx, callerKey{}, c)
@@ -77,18 +84,29 @@ func (a *API) admitCaller(ctx context.Context, c *caller, method string) (contex
 	return ctx, nil
 }
 
+// valid returns the token of a caller, or the person. The error says why it is not valid any more.
+func (a *API) valid(c *caller) (*access.Token, error) {
+	switch {
+	case c.person == nil:
+		return a.tokens().Check(c.hash)
+	case c.person.IsOver(time.Now()):
+		return nil, fmt.Errorf("the session of %s has ended; log in again", c.person.PersonName())
+	}
+	return c.person, nil
+}
+
 // tokenOf returns the token of a caller, or an error if it does not allow the method, such as one that was revoked since.
 func (a *API) tokenOf(c *caller) (*access.Token, error) {
-	t, err := a.tokens().Check(c.hash)
+	t, err := a.valid(c)
 	switch {
 	case errors.Is(err, access.ErrDoubt):
 		return nil, connect.NewError(connect.CodeUnavailable, err)
 	case err != nil:
 		return nil, connect.NewError(connect.CodeUnauthenticated, err)
 	case c.right.role != "" && !t.May(c.right.role):
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which the token %s does not have", c.method, c.right.role, t.Name))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which %s does not have", c.method, c.right.role, t.Label()))
 	case c.right.of == ofAll && !t.IsForAll():
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs a token for all types, and the token %s is for %s", c.method, t.Name, strings.Join(t.Types, ", ")))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs a token for all types, and %s is for %s", c.method, t.Label(), strings.Join(t.Types, ", ")))
 	}
 	return t, nil
 }
@@ -104,7 +122,7 @@ func (a *API) permitRole(ctx context.Context, role access.Role, what string) err
 		return err
 	}
 	if !t.May(role) {
-		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which the token %s does not have", what, role, t.Name))
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which %s does not have", what, role, t.Label()))
 	}
 	return nil
 }
@@ -130,10 +148,10 @@ func (a *API) permit(ctx context.Context, types ...string) error {
 	}
 	for _, typ := range types {
 		if !t.IsFor(typ) {
-			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the token %s is for tasks of the types %s, and not for %.80q", t.Name, strings.Join(t.Types, ", "), typ))
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s is for tasks of the types %s, and not for %.80q", t.Label(), strings.Join(t.Types, ", "), typ))
 		}
 		if c.right.isChange() && task.IsReservedType(typ) && !(t.May(access.Admin) && t.IsForAll()) {
-			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s of the type %.80q, which belongs to the engine, needs the role %s for all types, which the token %s does not have", c.method, typ, access.Admin, t.Name))
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s of the type %.80q, which belongs to the engine, needs the role %s for all types, which %s does not have", c.method, typ, access.Admin, t.Label()))
 		}
 	}
 	return nil
@@ -150,16 +168,21 @@ func (a *API) permitAdded(ctx context.Context, types ...string) error {
 		return err
 	}
 	if !t.May(access.Submit) {
-		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds tasks or sends signals needs the role %s, too, which the token %s does not have", access.Submit, t.Name))
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds tasks or sends signals needs the role %s, too, which %s does not have", access.Submit, t.Label()))
 	}
 	if slices.Contains(types, workflow.Type) && !t.IsForAll() { // which adds tasks of other types
-		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds workflows needs a token for all types, and the token %s is for %s", t.Name, strings.Join(t.Types, ", ")))
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds workflows needs a token for all types, and %s is for %s", t.Label(), strings.Join(t.Types, ", ")))
 	}
 	return a.permit(ctx, types...)
 }
 
-// permitRequest is permit for a request. A workflow is for the types of its steps, too.
+// permitRequest is permit for a request. A workflow is for the types of its steps, too, and a task that runs after others for theirs.
 func (a *API) permitRequest(ctx context.Context, r *task.Request) error {
+	if len(r.After) > 0 {
+		if err := a.permitTasks(ctx, r.After...); err != nil {
+			return err
+		}
+	}
 	if err := a.permit(ctx, r.Type); err != nil || r.Type != workflow.Type {
 		return err
 	}
@@ -172,7 +195,7 @@ func (a *API) permitRequest(ctx context.Context, r *task.Request) error {
 		if t, err := a.tokenOf(c); err != nil {
 			return err
 		} else if !t.IsForAll() {
-			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a workflow with a step that is a workflow needs a token for all types, and the token %s is for %s", t.Name, strings.Join(t.Types, ", ")))
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a workflow with a step that is a workflow needs a token for all types, and %s is for %s", t.Label(), strings.Join(t.Types, ", ")))
 		}
 	}
 	return a.permit(ctx, types...)
@@ -184,7 +207,7 @@ func (a *API) permitFilter(ctx context.Context, types []string) error {
 		if t, err := a.tokenOf(c); err != nil {
 			return err
 		} else if !t.IsForAll() {
-			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the token %s is for tasks of the types %s; name types in the request", t.Name, strings.Join(t.Types, ", ")))
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s is for tasks of the types %s; name types in the request", t.Label(), strings.Join(t.Types, ", ")))
 		}
 	}
 	return a.permit(ctx, types...)

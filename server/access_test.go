@@ -111,17 +111,18 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 // least has the smallest role for each method. A method that is missing here fails the test of roles.
 var least = map[string]access.Role{
 	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.View, "List": access.View, "Count": access.View, "ListErrors": access.View, "Wait": access.View,
-	"Why": access.View, "Tree": access.View, "SubmitWorkflow": access.Submit, "GetWorkflow": access.View, "RetryWorkflow": access.Manage, "Signal": access.Submit, "TaskLogs": access.Submit, "Events": access.View, "ListTypes": access.View, "ListKeys": access.View, "GetKey": access.View,
+	"Why": access.View, "Tree": access.View, "SubmitWorkflow": access.Submit, "GetWorkflow": access.View, "RetryWorkflow": access.Manage, "Signal": access.Submit, "TaskLogs": access.Submit, "Events": access.View, "ListTypes": access.View, "Overview": access.View, "ListKeys": access.View, "GetKey": access.View,
+	"GetDocument": access.View, "ListDocuments": access.View, "SetDocument": access.Manage, "DeleteDocument": access.Manage,
 	"ListWorkers": access.View, "ListLimits": access.View, "GetLimit": access.View, "WatchLimits": access.View, "WhyLimit": access.View, "ListAlerts": access.View,
 	"ListSchedules": access.View, "GetSchedule": access.View, "PreviewSchedule": access.View,
 	"ListSources": access.View, "GetSource": access.View, "PauseSource": access.Manage, "ResumeSource": access.Manage, "SeekSource": access.Manage,
 	"ListSliceSources": access.View, "GetSliceSource": access.View, "ListPlatforms": access.View, "GetPlatform": access.View,
-	"SetSlices": access.Manage, "AddPlatform": access.Manage, "RemovePlatform": access.Manage, "PauseSlices": access.Manage, "ResumeSlices": access.Manage, "ResetPlatform": access.Manage, "RetrySlices": access.Manage,
+	"SetSlices": access.Manage, "AddPlatform": access.Manage, "ApplyPlatforms": access.Manage, "RemovePlatform": access.Manage, "PauseSlices": access.Manage, "ResumeSlices": access.Manage, "ResetPlatform": access.Manage, "RetrySlices": access.Manage,
 	"Cancel": access.Manage, "Resume": access.Manage, "Fail": access.Manage, "Reschedule": access.Manage, "PauseType": access.Manage,
 	"ResumeType": access.Manage, "ResumeKey": access.Manage, "SkipKey": access.Manage, "DrainWorker": access.Manage, "SetLimit": access.Manage, "UnsetLimit": access.Manage,
 	"SilenceAlerts": access.Manage, "UnsilenceAlerts": access.Manage, "PauseSchedule": access.Manage, "ResumeSchedule": access.Manage,
 	"PauseSchedules": access.Manage, "ResumeSchedules": access.Manage, "TriggerSchedule": access.Manage, "BackfillSchedule": access.Manage,
-	"ListNodes": access.View, "DrainNode": access.Admin,
+	"ListNodes": access.View, "DrainNode": access.Admin, "ApplyConfig": access.Admin,
 	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
 	"AddToken": access.Admin, "ListTokens": access.Admin, "RevokeToken": access.Admin, "RotateToken": access.Admin,
 	"SetTask": access.Manage, "DeleteTask": access.Admin, "PreviewBulkJob": access.View, "ListBulkJobs": access.View, "GetBulkJob": access.View, "StartBulkJob": access.Manage, "PauseBulkJob": access.Manage, "ContinueBulkJob": access.Manage, "SetBulkJobRate": access.Manage, "StopBulkJob": access.Manage,
@@ -199,7 +200,7 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 	}
 	for _, m := range descriptors() {
 		switch m.Name() {
-		case "Version", "ListTypes", "ListBulkJobs", "SubmitStream": // these have tests of their own
+		case "Version", "ListTypes", "Overview", "ListBulkJobs", "SubmitStream": // these have tests of their own
 			continue
 		}
 		if err := request(withToken(t.Context(), "mail"), c, m, fill); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "the token mail") {
@@ -222,6 +223,10 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 	types := new(taskenginev1.ListTypesResponse)
 	if err := c.Invoke(withToken(t.Context(), "mail"), taskenginev1connect.TaskServiceListTypesProcedure, new(taskenginev1.ListTypesRequest), types); err != nil || len(types.GetTypes()) != 0 {
 		t.Errorf("the types are %v, %v", types, err)
+	}
+	overview := new(taskenginev1.OverviewResponse)
+	if err := c.Invoke(withToken(t.Context(), "mail"), taskenginev1connect.TaskServiceOverviewProcedure, new(taskenginev1.OverviewRequest), overview); err != nil || len(overview.GetNodes()) != 1 || len(overview.GetNodes()[0].GetTypes()) != 0 {
+		t.Errorf("the overview is %v, %v", overview, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,7 @@ type APIConfig struct {
 	Metrics    *Metrics                        // counts the requests; nil for none
 	MaxRequest int                             // bytes of a request, uncompressed; 0 is DefaultMaxRequest
 	TaskLog    *tasklog.Log                    // lines that handlers log about tasks; nil if they are not kept
+	StoredLogs *tasklog.Stored                 // the logs in the store; nil if it keeps none
 	Alerts     Alerts                          // nil if the node has none
 	Workers    Workers                         // nil if the node takes none
 	Sources    Sources                         // nil if the node has none
@@ -81,6 +83,9 @@ type APIConfig struct {
 
 	// Stop has the node stop after its running tasks. It returns at once. Nil: DrainNode cannot.
 	Stop func(reason string)
+
+	// Reload has the node read its configuration file again. ctx bounds the wait and not the reload. Nil: it has no file.
+	Reload func(ctx context.Context, by ReloadedBy) (Reload, error)
 
 	// Tokens returns the tokens that are valid now. Then callers need one, except callers on a Unix socket that send
 	// none. Nil: every caller may do everything.
@@ -105,12 +110,14 @@ type API struct {
 	build      Build
 	node       string
 	log        *slog.Logger
-	metrics    *Metrics            // nil for none
-	taskLog    *tasklog.Log        // nil for none
-	alerts     Alerts              // nil for none
-	workers    Workers             // nil for none
-	peers      *peer.Peers         // nil for none
-	stop       func(reason string) // nil for none
+	metrics    *Metrics                                                 // nil for none
+	taskLog    *tasklog.Log                                             // nil for none
+	storedLogs *tasklog.Stored                                          // nil for none
+	alerts     Alerts                                                   // nil for none
+	workers    Workers                                                  // nil for none
+	peers      *peer.Peers                                              // nil for none
+	stop       func(reason string)                                      // nil for none
+	reload     func(ctx context.Context, by ReloadedBy) (Reload, error) // nil for none
 	started    time.Time
 	sources    Sources                         // nil for none
 	slices     *slicer.Sources                 // nil for none
@@ -135,7 +142,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, peers: c.Peers, stop: c.Stop, started: time.Now(), sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, kept: c.Kept, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, storedLogs: c.StoredLogs, alerts: c.Alerts, workers: c.Workers, peers: c.Peers, stop: c.Stop, reload: c.Reload, started: time.Now(), sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, kept: c.Kept, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), jobs: jobs.Of(c.Engine), stopping: make(chan struct{}),
 	}
@@ -161,6 +168,22 @@ func NewAPI(c APIConfig) *API {
 	api.intake = newIntake(api.maxRequest, api.log)
 	api.Handler = api.greeting(api.admitted(unhurried(api.metered(mux))))
 	return api
+}
+
+// Mount has requests for the paths that begin with base, which ends with a slash, answered by pages, which admit their callers themselves. Browsers
+// that ask for the root are led to base. It is called before the API is served.
+func (a *API) Mount(base string, pages http.Handler) {
+	next := a.Handler
+	a.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, base):
+			pages.ServeHTTP(w, r)
+		case r.Method == http.MethodGet && (r.URL.Path == "/" || r.URL.Path+"/" == base):
+			http.Redirect(w, r, base, http.StatusFound)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // SetRedaction replaces the redaction, for requests that come later.

@@ -13,7 +13,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/internal/redact"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 const (
@@ -57,6 +61,15 @@ func (a *API) note(ctx context.Context, method string, req any, err error) {
 // contentOf returns the fields of a message that are set, by their names.
 func contentOf(m protoreflect.Message) map[string]any {
 	content := make(map[string]any)
+	if o, ok := m.Interface().(*taskenginev1.BulkOrder); ok && bulk.Verb(o.GetVerb()) == bulk.Erase {
+		o = proto.CloneOf(o)
+		if where, err := filter.Parse(o.GetWhere(), time.Now()); err == nil {
+			o.Where = where.WithoutContent()
+		} else {
+			o.Where = redact.Mark
+		}
+		m = o.ProtoReflect()
+	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if !isContent(f) {
 			content[string(f.Name())] = valueOf(f, v)

@@ -30,14 +30,24 @@ func (a *API) orderOf(ctx context.Context, o *taskenginev1.BulkOrder, name strin
 	j := bulk.Job{
 		Name: cmp.Or(name, jobs.NewName(now)), Verb: bulk.Verb(o.GetVerb()), Where: o.GetWhere(), Types: o.GetTypes(), Reason: errorOf(ctx, o.GetReason()), Rate: rate, By: byOf(ctx, by),
 	}
+	if j.Verb == bulk.Undo {
+		if j.Where != "" || len(j.Types) > 0 {
+			return j, a.answer(invalid("a job that is undone has a filter and types of its own: where and types are not for undo"))
+		}
+		if err := a.jobs.Undo(ctx, o.GetJob(), &j); err != nil {
+			return j, a.answer(err)
+		}
+	} else {
+		j.Of = o.GetJob() // no other verb has one
+	}
 	if _, err := filterOf(nil, j.Types); err != nil {
 		return j, a.answer(err)
 	}
 	if err := a.permitFilter(ctx, j.Types); err != nil {
 		return j, err
 	}
-	if j.Verb == bulk.Delete {
-		if err := a.permitRole(ctx, access.Admin, "deleting tasks"); err != nil {
+	if doing := map[bulk.Verb]string{bulk.Delete: "deleting tasks", bulk.Erase: "erasing tasks"}[j.Verb]; doing != "" {
+		if err := a.permitRole(ctx, access.Admin, doing); err != nil {
 			return j, err
 		}
 	}
@@ -165,6 +175,16 @@ func (a *API) PreviewBulkJob(ctx context.Context, req *taskenginev1.PreviewBulkJ
 	res := &taskenginev1.PreviewBulkJobResponse{
 		Where: text(j.Where), Tasks: p.Tasks, Complete: p.Complete, Read: p.Read, States: make(map[string]int64, len(p.States)), Samples: summariesOf(p.Samples),
 	}
+	left := p.Left
+	if j.Verb == bulk.Set {
+		left = p.Lost()
+	}
+	for reason, n := range left {
+		if res.Left == nil {
+			res.Left = make(map[string]int64, len(left))
+		}
+		res.Left[text(reason)] = n
+	}
 	for s, n := range p.States {
 		res.States[s.String()] = n
 	}
@@ -184,12 +204,12 @@ func (a *API) StartBulkJob(ctx context.Context, req *taskenginev1.StartBulkJobRe
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	j.Total, j.Complete = p.Tasks, p.Complete
+	j.Total, j.Complete = p.Selected(), p.Complete
 	s, err := a.jobs.Start(ctx, j)
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a bulk job was ordered", "job", j.Name, "verb", string(j.Verb), "where", j.Where, "tasks", j.Total, "by", j.By, "reason", j.Reason)
+	a.log.Info("a bulk job was ordered", "job", j.Name, "verb", string(j.Verb), "where", j.Logged(), "tasks", j.Total, "by", j.By, "reason", j.Reason)
 	return &taskenginev1.StartBulkJobResponse{Job: bulkJobOf(s)}, nil
 }
 
@@ -321,7 +341,7 @@ func bulkJobOf(s *jobs.Status) *taskenginev1.BulkJob {
 		Name: s.Job.Name, Phase: string(s.Phase), Verb: string(s.Job.Verb), Where: text(s.Job.Where), Types: texts(s.Job.Types), Reason: text(s.Job.Reason), At: stamp(s.Job.At),
 		Rate: s.Job.Rate, By: text(s.Job.By), OrderedAt: stamp(s.Job.Ordered), BegunAt: stamp(s.State.Begun), EndedAt: stamp(s.State.Ended),
 		Total: s.Job.Total, TotalComplete: s.Job.Complete, Changed: s.State.Changed, Skipped: s.State.Skipped, Refused: s.State.Refused, Unclear: s.State.Unclear, Read: s.State.Read,
-		TaskId: s.Task.String(), Problem: text(s.Problem),
+		TaskId: s.Task.String(), Problem: text(s.Problem), Undoes: s.Job.Of,
 	}
 	for _, one := range s.State.Reasons {
 		m.Refusals = append(m.Refusals, &taskenginev1.BulkRefusal{TaskId: one.Task.String(), Reason: text(one.Reason)})

@@ -107,6 +107,65 @@ func TestABulkJobIsPreviewedStartedAndListed(t *testing.T) {
 	}
 }
 
+func TestABulkJobIsUndone(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	order := func(name string, o *taskenginev1.BulkOrder) error {
+		_, err := c.StartBulkJob(t.Context(), &taskenginev1.StartBulkJobRequest{Order: o, Name: name, By: "anna"})
+		return err
+	}
+	var ids []string
+	for range 3 {
+		ids = append(ids, n.submit(t, &taskenginev1.NewTask{Type: "idle", At: timestamppb.New(time.Now().Add(time.Hour))}))
+	}
+	if err := order("slip", &taskenginev1.BulkOrder{Verb: "cancel", Where: "type=idle", Reason: "by mistake"}); err != nil {
+		t.Fatal(err)
+	}
+	untilEnded(t, n, "slip")
+	if _, err := c.Resume(t.Context(), &taskenginev1.ResumeRequest{Id: ids[0]}); err != nil {
+		t.Fatal(err)
+	}
+	undo := &taskenginev1.BulkOrder{Verb: "undo", Job: "slip"}
+	preview, err := c.PreviewBulkJob(t.Context(), &taskenginev1.PreviewBulkJobRequest{Order: undo})
+	if err != nil || preview.GetTasks() != 2 || preview.GetStates()["cancelled"] != 2 || len(preview.GetLeft()) != 1 || preview.GetLeft()["it has gone on since, or is gone"] != 1 {
+		t.Fatalf("got %v, %v", preview, err)
+	}
+	for range 2 { // the second is a repetition
+		if err := order("mend", undo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j := untilEnded(t, n, "mend"); j.GetUndoes() != "slip" || j.GetTotal() != 3 || j.GetChanged() != 2 || j.GetSkipped() != 1 || j.GetRefused() != 0 {
+		t.Errorf("got %v", j)
+	}
+	for _, id := range ids[1:] {
+		res, err := c.Get(t.Context(), &taskenginev1.GetRequest{Id: id})
+		if err != nil || res.GetTask().GetState() != "waiting" || res.GetTask().GetError() != "" || res.GetTask().GetNextEventAt().AsTime().Before(time.Now()) {
+			t.Errorf("got %v, %v", res, err)
+		}
+	}
+	for want, o := range map[string]*taskenginev1.BulkOrder{
+		"undo needs the name":  {Verb: "cancel", Where: "type=idle", Job: "slip"},
+		"the name has 0":       {Verb: "undo"},
+		"are not for undo":     {Verb: "undo", Job: "slip", Where: "type=idle"},
+		"a reason is kept":     {Verb: "undo", Job: "slip", Reason: "r"},
+		"which nothing undoes": {Verb: "undo", Job: "gone"},
+	} {
+		if want == "which nothing undoes" {
+			if err := order("gone", &taskenginev1.BulkOrder{Verb: "delete", Where: "type=idle"}); err != nil {
+				t.Fatal(err)
+			}
+			untilEnded(t, n, "gone")
+		}
+		if err := order("", o); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, not %s", err, want)
+		}
+	}
+	if err := order("", &taskenginev1.BulkOrder{Verb: "undo", Job: "none"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A token for some types gives orders for these, and sees the jobs of these.
 func TestABulkJobIsForTheTypesOfItsToken(t *testing.T) {
 	g := newGuarded(t, of("idle", access.Operate, "idle"), of("reader", access.Submit))
@@ -136,6 +195,58 @@ func TestABulkJobIsForTheTypesOfItsToken(t *testing.T) {
 	for id, want := range map[string]string{id: "cancelled", other: "submitted"} {
 		if res, err := g.client(t).Get(t.Context(), &taskenginev1.GetRequest{Id: id}); err != nil || res.GetTask().GetState() != want {
 			t.Errorf("got %v, %v", res, err)
+		}
+	}
+}
+
+func TestErasedTasksHaveAReceiptAndNoContent(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	const secret = "anna@example.org"
+	add := func(typ string) string {
+		return n.submit(t, &taskenginev1.NewTask{Type: typ, Input: &taskenginev1.NewTask_Text{Text: `{"email":"` + secret + `"}`}, Headers: map[string]string{"who": secret}, Key: typ + secret})
+	}
+	failed, idle := add("fail"), add("idle")
+	if _, err := c.Wait(t.Context(), &taskenginev1.WaitRequest{Ids: []string{failed}, Timeout: durationpb.New(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	order := &taskenginev1.BulkOrder{Verb: "erase", Where: `state=error,waiting header.who="` + secret + `"`}
+	if _, err := c.StartBulkJob(t.Context(), &taskenginev1.StartBulkJobRequest{Order: order, Name: "forget", By: "boss"}); err != nil {
+		t.Fatal(err)
+	}
+	if j := untilEnded(t, n, "forget"); j.GetChanged()+j.GetRefused() < 1 || strings.Contains(j.GetWhere(), secret) || !strings.Contains(j.GetWhere(), "header.who=?") {
+		t.Errorf("the job is %v", j)
+	}
+	res, err := c.Get(t.Context(), &taskenginev1.GetRequest{Id: failed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := res.GetTask()
+	receipt := got.GetHistory()[len(got.GetHistory())-1]
+	if strings.Contains(got.String(), "anna") || got.GetState() != "failed" || receipt.GetOutcome() != "erased" || receipt.GetBy() != "unknown (says boss)" || receipt.GetJob() != "forget" {
+		t.Errorf("the task is %v", got)
+	}
+	if _, err := c.Resume(t.Context(), &taskenginev1.ResumeRequest{Id: failed}); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "was erased at") {
+		t.Errorf("an erased task is resumed: %v", err)
+	}
+	order.Where = "id=" + idle + " state=" + "waiting,submitted,processing"
+	if _, err := c.StartBulkJob(t.Context(), &taskenginev1.StartBulkJobRequest{Order: order, Name: "open"}); err != nil {
+		t.Fatal(err)
+	}
+	if j := untilEnded(t, n, "open"); j.GetRefused() != 1 || !strings.Contains(j.GetRefusals()[0].GetReason(), "cancel it before") {
+		t.Errorf("the job is %v", j)
+	}
+}
+
+func TestErasingTasksNeedsTheRoleAdmin(t *testing.T) {
+	g := newGuarded(t, of("boss", access.Admin), of("operator", access.Operate))
+	c := g.library(t, g.tcp.Addr().String())
+	for token, want := range map[string]codes.Code{"operator": codes.PermissionDenied, "boss": codes.OK} {
+		for _, verb := range []string{"erase", "delete"} {
+			req := &taskenginev1.StartBulkJobRequest{Order: &taskenginev1.BulkOrder{Verb: verb, Where: "priority<9"}}
+			if err := c.Invoke(withToken(t.Context(), token), taskenginev1connect.TaskServiceStartBulkJobProcedure, req, new(taskenginev1.StartBulkJobResponse)); status.Code(err) != want {
+				t.Errorf("%s of %s: %v", verb, token, err)
+			}
 		}
 	}
 }

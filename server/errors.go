@@ -38,6 +38,7 @@ var codes = []struct {
 	{timeslice.ErrInvalid, connect.CodeInvalidArgument},
 	{slicer.ErrBusy, connect.CodeAborted},
 	{slicer.ErrMoved, connect.CodeAborted},
+	{slicer.ErrVersion, connect.CodeAborted},
 	{slicer.ErrElsewhere, connect.CodeFailedPrecondition},
 	{bulk.ErrInvalid, connect.CodeInvalidArgument},
 	{jobs.ErrUnknown, connect.CodeNotFound},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,10 +33,11 @@ func (a *API) events(ctx context.Context, req *taskenginev1.EventsRequest, send 
 	if err != nil {
 		return a.answer(err)
 	}
-	s, err := a.eventSender(ctx, req, send)
+	s, err := a.eventStream(ctx, req, send)
 	if err != nil {
 		return a.answer(err)
 	}
+	defer s.close()
 	until, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	for until.Err() == nil {
@@ -49,79 +51,101 @@ func (a *API) events(ctx context.Context, req *taskenginev1.EventsRequest, send 
 	return nil
 }
 
-// eventSender sends events to one client. It belongs to its goroutine.
-type eventSender struct {
-	engine  *engine.Engine
-	where   filter.Filter
-	at      engine.EventCursor
-	catchUp bool
-	emit    func(*taskenginev1.EventsResponse) error
+// eventStream sends events to one client.
+type eventStream interface {
+	// next sends the next events, or only a newer cursor when until ends.
+	next(ctx, until context.Context) error
+	close()
 }
 
-// eventSender returns the sender of a request, which has sent the first response.
-func (a *API) eventSender(ctx context.Context, req *taskenginev1.EventsRequest, send func(*taskenginev1.EventsResponse) error) (*eventSender, error) {
-	rest, err := filterOf(nil, req.GetTypes())
+// eventQuery selects events.
+type eventQuery struct {
+	where   filter.Filter // with the types
+	text    string        // of the filter without the types, for other nodes; its times do not depend on when it is read
+	types   []string
+	catchUp bool
+}
+
+// eventStream returns the stream of a request, which has sent the first response.
+func (a *API) eventStream(ctx context.Context, req *taskenginev1.EventsRequest, send func(*taskenginev1.EventsResponse) error) (eventStream, error) {
+	of, err := a.eventQuery(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	cursors, err := a.eventCursors(req.GetCursor())
+	if err != nil {
+		return nil, invalid("cursor: %w", err)
+	}
+	send = rechecked(a, ctx, send)
+	if a.peers != nil && ctx.Value(askedKey{}) == nil {
+		return a.newEventMerger(ctx, of, cursors, send)
+	}
+	s := &eventSender{engine: a.engine, of: of, emit: send}
+	switch len(cursors) {
+	case 0:
+	case 1:
+		s.at = cursors[0]
+	default: // of a cluster, of which this node is no part any more
+		s.at.At = slices.MinFunc(cursors, func(a, b engine.EventCursor) int { return a.At.Compare(b.At) }).At
+	}
+	return s, s.first(ctx)
+}
+
+// eventQuery returns the query of a request, if the caller may make it.
+func (a *API) eventQuery(ctx context.Context, req *taskenginev1.EventsRequest) (of eventQuery, err error) {
+	rest, err := filterOf(nil, req.GetTypes())
+	if err != nil {
+		return of, err
+	}
 	if err := a.permitFilter(ctx, req.GetTypes()); err != nil {
-		return nil, err
+		return of, err
 	}
 	where, err := filter.Parse(req.GetWhere(), a.engine.Now())
 	if err != nil {
-		return nil, invalid("where: %w", err)
+		return of, invalid("where: %w", err)
 	}
 	if !where.OfRows() {
-		return nil, invalid("where: events have neither the payload nor the result of a task, so the filter of a stream cannot ask for them")
+		return of, invalid("where: events have neither the payload nor the result of a task, so the filter of a stream cannot ask for them")
 	}
-	where = where.And(filter.Of(nil, rest.Types, ""))
-	if err := a.permitWhere(ctx, where); err != nil {
-		return nil, err
-	}
-	s := &eventSender{engine: a.engine, where: where, catchUp: req.GetCatchUp(), emit: rechecked(a, ctx, send)}
-	if s.at, err = a.eventCursor(req.GetCursor()); err != nil {
-		return nil, invalid("cursor: %w", err)
-	}
-	first := &taskenginev1.EventsResponse{Node: text(a.engine.Name()), Cursor: s.at.String()}
-	for _, m := range a.engine.Members() {
-		if m.Name != a.engine.Name() {
-			first.OtherNodes = append(first.OtherNodes, text(m.Name))
-		}
-	}
-	if s.at == (engine.EventCursor{}) { // the cursor of the present, for a client that never gets an event
-		now, cancel := context.WithCancel(ctx)
-		cancel()
-		page, err := s.engine.Events(now, s.where, s.at)
-		if err != nil {
-			return nil, err
-		}
-		s.at, first.Cursor = page.Next, page.Next.String()
-	}
-	return s, s.emit(first)
+	of = eventQuery{where: where.And(filter.Of(nil, rest.Types, "")), text: where.String(), types: req.GetTypes(), catchUp: req.GetCatchUp()}
+	return of, a.permitWhere(ctx, of.where)
 }
 
-// eventCursor reads a cursor, a time, or a duration before the present of the cluster: the clock of the client may be wrong.
-func (a *API) eventCursor(text string) (engine.EventCursor, error) {
-	d, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return engine.ParseEventCursor(text)
-	case d < 0:
-		return engine.EventCursor{}, fmt.Errorf("the duration %s is negative", text)
-	}
-	return engine.EventCursor{At: a.engine.Now().Add(-d)}, nil
+// eventSender sends the events of this node. It belongs to one goroutine.
+type eventSender struct {
+	engine *engine.Engine
+	of     eventQuery
+	at     engine.EventCursor
+	emit   func(*taskenginev1.EventsResponse) error
 }
+
+// first sends the first response, with the cursor of the present for a client that never gets an event.
+func (s *eventSender) first(ctx context.Context) error {
+	if s.at == (engine.EventCursor{}) {
+		now, cancel := context.WithCancel(ctx)
+		cancel()
+		page, err := s.engine.Events(now, s.of.where, s.at)
+		if err != nil {
+			return err
+		}
+		s.at = page.Next
+	}
+	return s.emit(&taskenginev1.EventsResponse{Node: text(s.engine.Name()), Cursor: s.at.String()})
+}
+
+// close implements [eventStream].
+func (s *eventSender) close() {}
 
 // next sends the next events, or only a newer cursor when until ends. It returns when they were sent, and what the store has after a gap.
 func (s *eventSender) next(ctx, until context.Context) error {
-	page, err := s.engine.Events(until, s.where, s.at)
+	page, err := s.engine.Events(until, s.of.where, s.at)
 	if err != nil {
 		return err
 	}
 	res := &taskenginev1.EventsResponse{Cursor: page.Next.String()}
 	if page.Gap != nil {
-		gap := &taskenginev1.EventGap{From: stamp(page.Gap.From), Until: stamp(page.Gap.Until), Text: text(page.Gap.Text)}
-		if !s.catchUp {
+		gap := gapMessage(page.Gap)
+		if !s.of.catchUp {
 			res.Gap = gap
 		} else if err := s.fill(ctx, gap, page.Gap.From); err != nil {
 			return err
@@ -137,6 +161,10 @@ func (s *eventSender) next(ctx, until context.Context) error {
 	return nil
 }
 
+func gapMessage(g *engine.EventGap) *taskenginev1.EventGap {
+	return &taskenginev1.EventGap{From: stamp(g.From), Until: stamp(g.Until), Text: text(g.Text)}
+}
+
 // fill sends a gap, and the tasks that have changed since. A client that is interrupted continues before the gap.
 func (s *eventSender) fill(ctx context.Context, gap *taskenginev1.EventGap, from time.Time) error {
 	before := s.at
@@ -146,7 +174,7 @@ func (s *eventSender) fill(ctx context.Context, gap *taskenginev1.EventGap, from
 	if err := s.emit(&taskenginev1.EventsResponse{Gap: gap, Cursor: before.String()}); err != nil {
 		return err
 	}
-	return s.engine.ChangedSince(ctx, s.where, from, func(ts []*task.Task) error {
+	return s.engine.ChangedSince(ctx, s.of.where, from, func(ts []*task.Task) error {
 		res := &taskenginev1.EventsResponse{Cursor: before.String()}
 		for _, t := range ts {
 			res.Events = append(res.Events, &taskenginev1.TaskEvent{Task: summaryOf(t), At: stamp(t.UpdatedAt), FromStore: true})
@@ -155,7 +183,7 @@ func (s *eventSender) fill(ctx context.Context, gap *taskenginev1.EventGap, from
 	})
 }
 
-// serveEvents answers GET requests with server-sent events: begin, gap, task and rest, with the fields of the API as data. The id
+// serveEvents answers GET requests with server-sent events: begin, silent, gap, task and rest, with the fields of the API as data. The id
 // of an event is its cursor.
 func (a *API) serveEvents(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
@@ -164,7 +192,10 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request) {
 		req.Cursor = last
 	}
 	stream := &sseWriter{to: w, control: http.NewResponseController(w)}
-	s, err := a.eventSender(r.Context(), req, stream.send)
+	s, err := a.eventStream(r.Context(), req, stream.send)
+	if err == nil {
+		defer s.close()
+	}
 	for err == nil && r.Context().Err() == nil {
 		select {
 		case <-a.stopping:
@@ -211,10 +242,16 @@ func (s *sseWriter) send(res *taskenginev1.EventsResponse) error {
 		s.to.Header().Set("Content-Type", "text/event-stream")
 		s.to.Header().Set("Cache-Control", "no-store")
 		s.to.WriteHeader(http.StatusOK)
-		if err := s.write("begin", res.GetCursor(), map[string]any{"node": res.GetNode(), "other_nodes": res.GetOtherNodes()}); err != nil {
+		if err := s.write("begin", res.GetCursor(), map[string]any{"node": res.GetNode()}); err != nil {
+			return err
+		}
+		if err := s.writeSilent(res); err != nil {
 			return err
 		}
 		return s.control.Flush()
+	}
+	if err := s.writeSilent(res); err != nil {
+		return err
 	}
 	if g := res.GetGap(); g != nil {
 		data, err := sseJSON.Marshal(g)
@@ -238,6 +275,20 @@ func (s *sseWriter) send(res *taskenginev1.EventsResponse) error {
 		return err
 	}
 	return s.control.Flush()
+}
+
+// writeSilent writes an event for each node that does not answer.
+func (s *sseWriter) writeSilent(res *taskenginev1.EventsResponse) error {
+	for _, n := range res.GetSilent() {
+		data, err := sseJSON.Marshal(n)
+		if err == nil {
+			err = s.write("silent", "", json.RawMessage(data))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes an event; without an id the client keeps the one of the event before.

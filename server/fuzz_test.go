@@ -27,11 +27,11 @@ import (
 
 var methods = []string{
 	"Submit", "SubmitWithChildren", "AddChildren", "Get", "List", "Count", "ListErrors", "Wait", "Why", "Tree", "SubmitWorkflow", "GetWorkflow", "RetryWorkflow", "Cancel", "Resume", "Fail", "Reschedule",
-	"ListTypes", "PauseType", "ResumeType", "Version", "ListWorkers", "DrainWorker", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
+	"ListTypes", "Overview", "PauseType", "ResumeType", "Version", "ListWorkers", "DrainWorker", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
 	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
-	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
+	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey", "GetDocument", "ListDocuments", "SetDocument", "DeleteDocument",
 	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
-	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
+	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "ApplyPlatforms", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
 	"SetTask", "DeleteTask", "PreviewBulkJob", "StartBulkJob", "ListBulkJobs", "GetBulkJob", "PauseBulkJob", "ContinueBulkJob", "SetBulkJobRate", "StopBulkJob",
 	"AddToken", "ListTokens", "RevokeToken", "RotateToken",
 }
@@ -60,7 +60,7 @@ func FuzzAPI(f *testing.F) {
 		if err := polled.Apply(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		if err := polled.Add(t.Context(), e, "orders", "a", slicer.By{}); err != nil {
+		if err := polled.Add(t.Context(), e, timeslice.Platform{Source: "orders", Name: "a"}, nil, slicer.By{}); err != nil {
 			t.Fatal(err)
 		}
 		api := server.NewAPI(server.APIConfig{Engine: e, MaxRequest: 1 << 16, Slices: polled})
@@ -155,6 +155,8 @@ func seed(f *testing.F) {
 		&taskenginev1.SetSlicesRequest{Source: "orders", Platform: "a", Values: map[string]string{"interval": "2m", "start": "2026-01-01T00:00:00Z", "order": "in_order"}, By: "b", Reason: "r"},
 		&taskenginev1.SetSlicesRequest{Source: "orders", Values: map[string]string{"retries": "1", "lag": ""}},
 		&taskenginev1.AddPlatformRequest{Source: "orders", Platform: "c"},
+		&taskenginev1.ApplyPlatformsRequest{Source: "orders", Platforms: []*taskenginev1.PlatformRow{{Name: "a", Values: map[string]string{"lag": "1s"}, Replace: true}, {Name: "b", Removed: true, IfVersion: new(uint64(1))}}, By: "b", Reason: "r"},
+		&taskenginev1.PauseSlicesRequest{Source: "orders", Prefix: "a"},
 		&taskenginev1.RemovePlatformRequest{Source: "orders", Platform: "a"},
 		&taskenginev1.PauseSlicesRequest{Source: "orders", Platform: "a"},
 		&taskenginev1.ResumeSlicesRequest{Source: "orders"},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -22,6 +23,11 @@ const (
 	// followDelay is how long a follower waits after a new line before it reads. Each read makes the task log write its
 	// buffer: without the delay a busy log would be written line by line.
 	followDelay = 100 * time.Millisecond
+
+	// storedDelay is how often a follower reads a log in the store, and storedEnd how long after the end of its task it reads for the last time: other
+	// nodes write lines some time after they were logged.
+	storedDelay = tasklog.StoreEvery
+	storedEnd   = 2 * tasklog.StoreEvery
 )
 
 var errNoTaskLog = errors.New("this node keeps no log of its tasks; task_log.max_size in its configuration says how much to keep")
@@ -32,7 +38,7 @@ func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 }
 
 func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, send func(*taskenginev1.TaskLogsResponse) error) error {
-	if a.taskLog == nil && a.peers == nil {
+	if a.taskLog == nil && a.peers == nil && a.storedLogs == nil {
 		return connect.NewError(connect.CodeUnimplemented, errNoTaskLog)
 	}
 	q := logQuery{attempt: req.GetAttempt(), follow: req.GetFollow(), isFirst: req.GetCursor() == ""}
@@ -67,17 +73,53 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	send = rechecked(a, ctx, send)
-	nodes, unknown := a.others(ctx)
-	if len(nodes) > 0 || unknown != nil {
-		err = a.mergeLogs(ctx, q, nodes, unknown, send)
-	} else {
-		q.byAttempt = ctx.Value(askedKey{}) != nil
-		err = a.ownLogs(ctx, q, send)
-	}
-	if err != nil {
+	if err := a.sendLogs(ctx, q, send); err != nil {
 		return a.answer(err)
 	}
 	return nil
+}
+
+// sendLogs sends lines of the store, of this node and of others.
+func (a *API) sendLogs(ctx context.Context, q logQuery, send func(*taskenginev1.TaskLogsResponse) error) (err error) {
+	asked := ctx.Value(askedKey{}) != nil
+	inStore := a.taskLog.IsStored()
+	if !inStore && !asked && a.storedLogs != nil { // other nodes may keep them there, or this one did
+		if inStore, err = a.storedLogs.Has(ctx, q.id); err != nil {
+			return err
+		}
+	}
+	nodes, unknown := a.others(ctx)
+	switch {
+	case len(nodes) > 0 || unknown != nil || inStore && !a.taskLog.IsStored():
+		return a.mergeLogs(ctx, q, inStore, nodes, unknown, send)
+	case inStore && !asked:
+		return a.linesInStore(ctx, q, func(at string) string { return logCursors{storeKey: at}.String() }, send)
+	case a.taskLog == nil && !asked:
+		return connect.NewError(connect.CodeUnimplemented, errNoTaskLog)
+	}
+	q.byAttempt = asked
+	return a.ownLogs(ctx, q, send)
+}
+
+// storeKey is the key of the cursor of the logs in the store. No node has it as its name.
+const storeKey = ""
+
+// linesInStore sends the lines of the store.
+func (a *API) linesInStore(ctx context.Context, q logQuery, cursor func(string) string, send func(*taskenginev1.TaskLogsResponse) error) error {
+	at, err := tasklog.ParseCursor(q.cursors[storeKey])
+	if err != nil {
+		return invalid("cursor: %w", err)
+	}
+	lines := &logSender{
+		elsewhere: func() []engine.RanElsewhere { return nil }, cursor: cursor,
+		attempt: q.attempt, byAttempt: q.byAttempt, emit: send, missing: q.gone && q.isFirst,
+	}
+	if a.taskLog.IsStored() {
+		lines.reader = a.taskLog.Reader(q.id, q.since, at)
+	} else {
+		lines.reader = a.storedLogs.Reader(q.id, at)
+	}
+	return lines.all(ctx, q, nil, a.engine)
 }
 
 // logQuery is a request for the lines of a task.
@@ -94,7 +136,7 @@ type logQuery struct {
 
 // ownLogs sends the lines that this node has.
 func (a *API) ownLogs(ctx context.Context, q logQuery, send func(*taskenginev1.TaskLogsResponse) error) error {
-	if a.taskLog == nil {
+	if a.taskLog == nil || a.taskLog.IsStored() {
 		return connect.NewError(connect.CodeFailedPrecondition, errNoTaskLog)
 	}
 	at, err := tasklog.ParseCursor(q.cursors[a.node])
@@ -102,17 +144,22 @@ func (a *API) ownLogs(ctx context.Context, q logQuery, send func(*taskenginev1.T
 		return invalid("cursor: %w", err)
 	}
 	lines := &logSender{
-		elsewhere: func() []engine.RanElsewhere { return a.elsewhere(ctx, q.id, q.gone) },
-		reader:    a.taskLog.Reader(q.id, q.since, at), node: a.node, attempt: q.attempt, byAttempt: q.byAttempt, emit: send,
+		elsewhere: func() []engine.RanElsewhere { return a.elsewhere(ctx, q.id, q.gone) }, cursor: func(at string) string { return at },
+		reader: a.taskLog.Reader(q.id, q.since, at), node: a.node, attempt: q.attempt, byAttempt: q.byAttempt, emit: send,
 		missing: q.gone && q.isFirst,
 	}
+	return lines.all(ctx, q, a.taskLog, a.engine)
+}
+
+// all sends all lines that q asks for: of files of a log, or with nil, of the store.
+func (s *logSender) all(ctx context.Context, q logQuery, log *tasklog.Log, e *engine.Engine) (err error) {
 	if q.follow && !q.gone {
-		err = lines.follow(ctx, a.taskLog, a.engine, q.id)
+		err = s.follow(ctx, log, e, q.id)
 	} else {
-		err = lines.finish(ctx)
+		err = s.finish(ctx)
 	}
 	if err != nil && polled(ctx) {
-		err = lines.send(false)
+		err = s.send(false)
 	}
 	return err
 }
@@ -125,6 +172,7 @@ type logSender struct {
 	byAttempt bool   // see logQuery
 
 	elsewhere func() []engine.RanElsewhere // which attempts ran on other nodes
+	cursor    func(string) string          // makes the cursor of a response of that of the reader
 	emit      func(*taskenginev1.TaskLogsResponse) error
 
 	lines   []*taskenginev1.LogLine // of the next response
@@ -148,7 +196,9 @@ func (s *logSender) follow(ctx context.Context, log *tasklog.Log, e *engine.Engi
 	for {
 		select {
 		case <-delay.C:
-			more = log.Changed()
+			if log != nil {
+				more = log.Changed()
+			}
 			if err := s.read(ctx); err != nil {
 				return err
 			}
@@ -163,12 +213,22 @@ func (s *logSender) follow(ctx context.Context, log *tasklog.Log, e *engine.Engi
 					return err
 				}
 			}
+			if log == nil {
+				delay.Reset(storedDelay)
+			}
 		case <-more:
 			more = nil
 			delay.Reset(followDelay)
 		case err := <-settled:
 			if err != nil {
 				return err
+			}
+			if log == nil {
+				select {
+				case <-time.After(storedEnd):
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
 			}
 			return s.finish(ctx) // sends the lines that were logged before the end
 		}
@@ -218,7 +278,7 @@ func (s *logSender) send(complete bool) error { return s.sendTo(s.reader.Cursor(
 
 // sendTo sends the lines, which end at a cursor.
 func (s *logSender) sendTo(at tasklog.Cursor, complete bool) error {
-	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: at.String(), Complete: complete}
+	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: s.cursor(at.String()), Complete: complete}
 	s.lines, s.size = nil, 0
 	if complete {
 		res.Elsewhere = ranElsewhere(s.elsewhere(), s.attempt)
@@ -249,6 +309,7 @@ func (a *API) elsewhere(ctx context.Context, id task.ID, gone bool) []engine.Ran
 }
 
 func lineOf(l tasklog.Line, node string) *taskenginev1.LogLine {
+	node = cmp.Or(l.Node, node)
 	return &taskenginev1.LogLine{
 		Attempt: l.Attempt, Time: timestamppb.New(l.Time), Level: l.Level.String(), Message: text(l.Message),
 		Attrs: text(string(l.Attrs)), Dropped: uint64(l.Dropped), Cut: l.Cut, Node: text(node),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ type logSource struct {
 	key  string        // of its cursor
 	next chan struct{} // receives when it may send its next response; holds one
 
+	isHere     bool                           // its lines are of this node or of the store
 	head       *taskenginev1.TaskLogsResponse // the next response, which has lines
 	isCaught   bool                           // with follow: it has sent the lines that there were
 	isComplete bool                           // it has said that there are no more lines
@@ -84,16 +86,32 @@ type logMerger struct {
 	any   bool                    // there was a line
 }
 
-// mergeLogs sends the lines of this node and of others, each attempt in one piece. unknown says why other nodes are not known.
-func (a *API) mergeLogs(ctx context.Context, q logQuery, nodes []coord.Member, unknown error, send func(*taskenginev1.TaskLogsResponse) error) error {
+// logPatience is how long a response is waited for where there are no other nodes.
+const logPatience = 3 * time.Second
+
+// mergeLogs sends the lines of this node, of others and, if inStore is true, of the store, each attempt in one piece. unknown says why other nodes are
+// not known.
+func (a *API) mergeLogs(ctx context.Context, q logQuery, inStore bool, nodes []coord.Member, unknown error, send func(*taskenginev1.TaskLogsResponse) error) error {
 	begun, cancel := context.WithCancel(ctx)
-	m := &logMerger{events: make(chan logEvent), cursors: q.cursors, follow: q.follow && !q.gone, patience: a.peers.Timeout(), emit: send}
+	m := &logMerger{events: make(chan logEvent), cursors: maps.Clone(q.cursors), follow: q.follow && !q.gone, patience: logPatience, emit: send}
+	if a.peers != nil {
+		m.patience = a.peers.Timeout()
+	}
 	defer m.work.Wait()
 	defer cancel()
 	q.byAttempt = true
-	m.add(begun, coord.Member{Name: a.node, Incarnation: a.engine.Incarnation()}, a.node, func(send func(*taskenginev1.TaskLogsResponse) error) error {
-		return a.ownLogs(begun, q, send)
-	})
+	self := coord.Member{Name: a.node, Incarnation: a.engine.Incarnation()}
+	if !a.taskLog.IsStored() {
+		m.add(begun, self, a.node, func(send func(*taskenginev1.TaskLogsResponse) error) error { return a.ownLogs(begun, q, send) })
+	}
+	if inStore {
+		m.add(begun, self, storeKey, func(send func(*taskenginev1.TaskLogsResponse) error) error {
+			return a.linesInStore(begun, q, func(at string) string { return at }, send)
+		})
+	}
+	for _, s := range m.sources {
+		s.isHere = true
+	}
 	asking := a.forCaller(begun)
 	for _, node := range nodes {
 		key := nodeName(&node)
@@ -270,12 +288,12 @@ func (m *logMerger) finish(ctx context.Context, a *API, q logQuery, unknown erro
 	if unknown != nil {
 		silent = append(silent, unknownNodes(unknown))
 	}
-	for i, s := range m.sources {
+	for _, s := range m.sources {
 		switch code := connect.CodeOf(s.err); {
 		case s.err == nil:
 			complete = complete && s.isComplete
 		case errors.Is(s.err, task.ErrNotFound), code == connect.CodeNotFound, code == connect.CodeFailedPrecondition: // it has no lines, or keeps none
-		case i == 0:
+		case s.isHere:
 			return s.err
 		default:
 			silent = append(silent, silentOf(&s.node, s.err))
@@ -287,7 +305,9 @@ func (m *logMerger) finish(ctx context.Context, a *API, q logQuery, unknown erro
 	}
 	res := &taskenginev1.TaskLogsResponse{Lines: m.lines, Cursor: m.cursors.String(), Complete: complete, Silent: silent}
 	if complete {
-		res.Elsewhere = ranElsewhere(a.elsewhere(ctx, q.id, q.gone), q.attempt)
+		if !a.taskLog.IsStored() {
+			res.Elsewhere = ranElsewhere(a.elsewhere(ctx, q.id, q.gone), q.attempt)
+		}
 	}
 	return m.emit(res)
 }

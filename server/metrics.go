@@ -33,6 +33,8 @@ type Metrics struct {
 	commits       prometheus.Observer
 	commitsFailed prometheus.Counter
 
+	history history // of what tasks do; WatchActivity adds to it
+
 	node    atomic.Pointer[nodeParts]                    // read at each scrape; nil before Watch
 	health  atomic.Pointer[Health]                       // likewise; nil before WatchHealth
 	sources atomic.Pointer[Sources]                      // likewise; nil before WatchSources
@@ -56,6 +58,7 @@ type typeMetrics struct {
 	attempts           map[task.Outcome]prometheus.Counter
 	signals            map[engine.SignalOutcome]prometheus.Counter
 	startDelay, run    prometheus.Observer
+	activity           activity
 }
 
 // NewMetrics returns metrics for the given types. Tasks of other types are counted together.

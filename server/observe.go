@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -77,14 +78,21 @@ func (m *Metrics) committed(took time.Duration, err error) {
 	}
 }
 
-func (m *Metrics) inserted(_ time.Time, t *task.Task) { m.of(t.Type).submitted.Inc() }
+func (m *Metrics) inserted(_ time.Time, t *task.Task) {
+	series := m.of(t.Type)
+	series.submitted.Inc()
+	series.activity.submitted.Add(1)
+}
 
 func (m *Metrics) started(at time.Time, t *task.Task) {
 	series := m.of(t.Type)
 	series.started.Inc()
+	series.activity.started.Add(1)
 	// A task with earlier attempts was not ready all the time since ReadyAt.
 	if t.Attempt == 1 && len(t.History) == 0 {
-		series.startDelay.Observe(max(0, at.Sub(t.ReadyAt)).Seconds())
+		delay := max(0, at.Sub(t.ReadyAt))
+		series.startDelay.Observe(delay.Seconds())
+		series.activity.delays[sizeOfDelay(delay)].Add(1)
 	}
 }
 
@@ -100,22 +108,30 @@ func (m *Metrics) signaled(typ string, o engine.SignalOutcome) { m.of(typ).signa
 // changed counts the end of an attempt or a task by the newest change of a task.
 func (m *Metrics) changed(t *task.Task) {
 	series := m.of(t.Type)
+	series.activity.changed(t)
 	if c, ended := series.finished[t.State]; ended {
 		c.Inc()
 	}
 	if a, ok := endedNow(t); ok {
 		series.attempts[a.Outcome].Inc()
-		series.run.Observe(max(0, a.EndedAt.Sub(a.StartedAt)).Seconds())
+		ran := max(0, a.EndedAt.Sub(a.StartedAt))
+		series.run.Observe(ran.Seconds())
+		series.activity.busy.Add(uint64(ran))
 	}
 }
 
 // endedNow returns the attempt that ended with the newest change of a task, if one did.
 func endedNow(t *task.Task) (task.Attempt, bool) {
-	if t.State == task.Done {
+	if t.State == task.Done && t.Erased() == nil {
 		return task.Attempt{Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: t.UpdatedAt, Outcome: task.Completed}, true
 	}
-	if n := len(t.History); n > 0 && t.History[n-1].EndedAt.Equal(t.UpdatedAt) && t.History[n-1].Outcome != task.Edited {
-		return t.History[n-1], true
+	for _, a := range slices.Backward(t.History) {
+		switch {
+		case !a.EndedAt.Equal(t.UpdatedAt):
+			return task.Attempt{}, false
+		case !a.Outcome.ByPeople():
+			return a, true
+		}
 	}
 	return task.Attempt{}, false
 }

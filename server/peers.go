@@ -55,12 +55,14 @@ func (a *API) admitPeer(ctx context.Context, path, signed string, from origin) (
 	case by.Kind == peer.Open:
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("node %.80q wants no tokens, and this node does: give both api.tokens", node))
 	}
-	return a.admitCaller(ctx, &caller{hash: by.Hash, method: method, right: rights[method]}, method)
+	return a.admitCaller(ctx, &caller{hash: by.Hash, person: by.Person, method: method, right: rights[method]}, method)
 }
 
 // forCaller returns the context for asking other nodes on behalf of the caller of a request.
 func (a *API) forCaller(ctx context.Context) context.Context {
 	switch c := callerOf(ctx); {
+	case c != nil && c.person != nil:
+		return peer.For(ctx, peer.Caller{Kind: peer.Person, Person: c.person})
 	case c != nil:
 		return peer.For(ctx, peer.Caller{Kind: peer.Token, Hash: c.hash})
 	case a.tokens != nil:

@@ -44,7 +44,17 @@ func messageOf(t *task.Task) *taskenginev1.Task {
 		}
 	}
 	m.Children = childrenOf(t)
+	m.After = afterOf(t)
+	m.Followers = idTexts(t.Children.Set(task.FollowersSet).Tasks())
 	return m
+}
+
+func afterOf(t *task.Task) *taskenginev1.After {
+	s := t.Children.Set(task.AfterSet)
+	if s == nil {
+		return nil
+	}
+	return &taskenginev1.After{Tasks: idTexts(s.Tasks()), Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Any: s.Await > 0 && !s.OrFailed}
 }
 
 func signalMessage(s *task.Signal) *taskenginev1.ReceivedSignal {
@@ -56,6 +66,9 @@ func childrenOf(t *task.Task) (ms []*taskenginev1.ChildSet) {
 		return nil
 	}
 	for _, s := range t.Children.Sets {
+		if !s.IsOfChildren() {
+			continue
+		}
 		m := &taskenginev1.ChildSet{
 			Name: text(s.Name), Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Awaits: s.Await, OrFailed: s.OrFailed,
 		}
@@ -99,7 +112,7 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 	for _, a := range t.History {
 		m.History = append(m.History, &taskenginev1.Attempt{
 			Number: a.Number, StartedAt: stamp(a.StartedAt), EndedAt: stamp(a.EndedAt),
-			Outcome: a.Outcome.String(), Error: text(a.Error), Node: text(a.Node),
+			Outcome: a.Outcome.String(), Error: text(a.Error), Node: text(a.Node), By: text(a.By), Job: text(a.Job),
 		})
 	}
 	return m

@@ -39,8 +39,18 @@ func requestOf(m *taskenginev1.NewTask, now time.Time) (r engine.Request, err er
 	if r.At, err = moment(m.GetAt(), m.GetIn(), now); err != nil {
 		return r, err
 	}
-	r.ExpiresAt, err = timeOf("expires_at", m.GetExpiresAt())
-	return r, err
+	if r.ExpiresAt, err = timeOf("expires_at", m.GetExpiresAt()); err != nil {
+		return r, err
+	}
+	r.AfterAny = m.GetAfterAny()
+	for _, id := range m.GetAfter() {
+		after, err := task.ParseID(id)
+		if err != nil {
+			return r, invalid("after: %v", err)
+		}
+		r.After = append(r.After, after)
+	}
+	return r, nil
 }
 
 // requestsOf converts a batch of messages.

@@ -44,10 +44,13 @@ var rights = map[string]right{
 	"Events":             {access.View, ofTypes},
 	"Signal":             {access.Submit, ofTypes},
 	"ListTypes":          {access.View, ofTypes},
+	"Overview":           {access.View, ofTypes},
 	"PreviewBulkJob":     {access.View, ofTypes},
 	"ListBulkJobs":       {access.View, ofTypes},
 	"GetBulkJob":         {access.View, ofTypes},
 
+	"GetDocument":      {access.View, ofAll},
+	"ListDocuments":    {access.View, ofAll},
 	"ListKeys":         {access.View, ofAll},
 	"GetKey":           {access.View, ofAll},
 	"ListWorkers":      {access.View, ofAll},
@@ -82,6 +85,8 @@ var rights = map[string]right{
 	"StopBulkJob":     {access.Manage, ofTypes},
 	"ResumeType":      {access.Manage, ofTypes},
 
+	"SetDocument":      {access.Manage, ofAll},
+	"DeleteDocument":   {access.Manage, ofAll},
 	"ResumeKey":        {access.Manage, ofAll},
 	"SkipKey":          {access.Manage, ofAll},
 	"DrainWorker":      {access.Manage, ofAll},
@@ -100,6 +105,7 @@ var rights = map[string]right{
 	"SeekSource":       {access.Manage, ofAll},
 	"SetSlices":        {access.Manage, ofAll},
 	"AddPlatform":      {access.Manage, ofAll},
+	"ApplyPlatforms":   {access.Manage, ofAll},
 	"RemovePlatform":   {access.Manage, ofAll},
 	"PauseSlices":      {access.Manage, ofAll},
 	"ResumeSlices":     {access.Manage, ofAll},
@@ -107,6 +113,7 @@ var rights = map[string]right{
 	"RetrySlices":      {access.Manage, ofAll},
 
 	"DrainNode":       {access.Admin, ofAll},
+	"ApplyConfig":     {access.Admin, ofAll},
 	"ApplySchedule":   {access.Admin, ofAll},
 	"ApplySchedules":  {access.Admin, ofAll},
 	"DeleteSchedule":  {access.Admin, ofAll},

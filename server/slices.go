@@ -96,7 +96,7 @@ func (a *API) sliceSource(ctx context.Context, name string) (*taskenginev1.Slice
 	m.OnlyOn = a.onlyOn("")
 	now := a.engine.Now()
 	err = a.slices.List(ctx, a.engine, name, func(one *slicer.Status) error {
-		addPlatform(m, platformOf(one, now))
+		addPlatform(m, platformOf(one, &s.State, now))
 		return nil
 	})
 	if err != nil {
@@ -133,13 +133,17 @@ func (a *API) ListPlatforms(ctx context.Context, req *taskenginev1.ListPlatforms
 		names = names[:limit]
 		res.NextPageToken = names[limit-1]
 	}
+	of, err := a.slices.Source(ctx, a.engine, req.GetSource())
+	if err != nil {
+		return nil, a.answer(err)
+	}
 	all, err := a.slices.Read(ctx, a.engine, req.GetSource(), names...)
 	if err != nil {
 		return nil, a.answer(err)
 	}
 	now := a.engine.Now()
 	for _, one := range all {
-		res.Platforms = append(res.Platforms, platformOf(one, now))
+		res.Platforms = append(res.Platforms, platformOf(one, &of.State, now))
 	}
 	return res, nil
 }
@@ -165,7 +169,11 @@ func (a *API) platform(ctx context.Context, source, name string) (*taskenginev1.
 	if err != nil {
 		return nil, a.answerSlices(ctx, source, name, err)
 	}
-	m := platformOf(one, a.engine.Now())
+	of, err := a.slices.Source(ctx, a.engine, source)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	m := platformOf(one, &of.State, a.engine.Now())
 	detailPlatform(m, one)
 	return m, nil
 }
@@ -178,20 +186,40 @@ type sliceOrder interface {
 	GetReason() string
 }
 
+// sliceBy returns who gives an order, and why.
+func sliceBy(ctx context.Context, req interface {
+	GetBy() string
+	GetReason() string
+},
+) (slicer.By, error) {
+	by := slicer.By{Who: byOf(ctx, req.GetBy()), Reason: req.GetReason()}
+	switch {
+	case len(by.Who) > maxBy:
+		return by, invalid("by has %d bytes, of %d allowed", len(by.Who), maxBy)
+	case len(by.Reason) > maxReason:
+		return by, invalid("reason has %d bytes, of %d allowed", len(by.Reason), maxReason)
+	}
+	return by, nil
+}
+
 // orderSlices calls do, which gives an order, and returns the platform afterwards; nil if the order is for a source. verb is for
 // the log.
 func (a *API) orderSlices(ctx context.Context, verb string, req sliceOrder, do func(p timeslice.Platform, by slicer.By) error) (*taskenginev1.Platform, error) {
 	if err := a.checkSlices(req.GetSource()); err != nil {
 		return nil, err
 	}
-	by := slicer.By{Who: byOf(ctx, req.GetBy()), Reason: req.GetReason()}
-	switch {
-	case len(by.Who) > maxBy:
-		return nil, a.answer(invalid("by has %d bytes, of %d allowed", len(by.Who), maxBy))
-	case len(by.Reason) > maxReason:
-		return nil, a.answer(invalid("reason has %d bytes, of %d allowed", len(by.Reason), maxReason))
+	by, err := sliceBy(ctx, req)
+	if err != nil {
+		return nil, a.answer(err)
 	}
 	p := timeslice.Platform{Source: req.GetSource(), Name: req.GetPlatform()}
+	prefix := ""
+	if of, ok := req.(interface{ GetPrefix() string }); ok {
+		prefix = of.GetPrefix()
+	}
+	if prefix != "" && p.Name != "" {
+		return nil, a.answer(invalid("platform and prefix exclude each other"))
+	}
 	if p.Name != "" {
 		if err := timeslice.CheckName(p.Name); err != nil {
 			return nil, a.answer(err)
@@ -200,7 +228,7 @@ func (a *API) orderSlices(ctx context.Context, verb string, req sliceOrder, do f
 	if err := do(p, by); err != nil {
 		return nil, a.answerSlices(ctx, p.Source, p.Name, err)
 	}
-	a.log.Info("an order for time slices was given", "verb", verb, "source", p.Source, "platform", p.Name, "by", by.Who, "reason", by.Reason)
+	a.log.Info("an order for time slices was given", "verb", verb, "source", p.Source, "platform", p.Name, "by", by.Who, "reason", by.Reason, "prefix", prefix)
 	if p.Name == "" {
 		return nil, nil
 	}
@@ -223,10 +251,8 @@ func (a *API) SetSlices(ctx context.Context, req *taskenginev1.SetSlicesRequest)
 		if len(req.GetValues()) == 0 {
 			return invalid("values are missing")
 		}
-		for name, value := range req.GetValues() {
-			if len(value) > maxSliceValue {
-				return invalid("the value of %.80q has %d bytes, of %d allowed", name, len(value), maxSliceValue)
-			}
+		if err := checkSliceValues(req.GetValues()); err != nil {
+			return err
 		}
 		if p.Name == "" {
 			return a.slices.SetSource(ctx, a.engine, p.Source, req.GetValues(), by)
@@ -239,10 +265,22 @@ func (a *API) SetSlices(ctx context.Context, req *taskenginev1.SetSlicesRequest)
 	return &taskenginev1.SetSlicesResponse{Platform: m, OnlyOn: a.onlyOn(req.GetPlatform())}, nil
 }
 
+func checkSliceValues(values map[string]string) error {
+	for name, value := range values {
+		if len(value) > maxSliceValue {
+			return invalid("the value of %.80q has %d bytes, of %d allowed", name, len(value), maxSliceValue)
+		}
+	}
+	return nil
+}
+
 // AddPlatform adds a platform to a source.
 func (a *API) AddPlatform(ctx context.Context, req *taskenginev1.AddPlatformRequest) (*taskenginev1.AddPlatformResponse, error) {
 	m, err := a.orderPlatform(ctx, "add", req, func(p timeslice.Platform, by slicer.By) error {
-		return a.slices.Add(ctx, a.engine, p.Source, p.Name, by)
+		if err := checkSliceValues(req.GetValues()); err != nil {
+			return err
+		}
+		return a.slices.Add(ctx, a.engine, p, req.GetValues(), by)
 	})
 	if err != nil {
 		return nil, err
@@ -261,12 +299,12 @@ func (a *API) RemovePlatform(ctx context.Context, req *taskenginev1.RemovePlatfo
 	return &taskenginev1.RemovePlatformResponse{Platform: m}, nil
 }
 
-// PauseSlices stops a platform, or all platforms of a source, from making slices.
+// PauseSlices stops a platform, or all platforms of a source or those with a prefix, from making slices.
 func (a *API) PauseSlices(ctx context.Context, req *taskenginev1.PauseSlicesRequest) (*taskenginev1.PauseSlicesResponse, error) {
 	n := 1
 	m, err := a.orderSlices(ctx, "pause", req, func(p timeslice.Platform, by slicer.By) (err error) {
 		if p.Name == "" {
-			n, err = a.slices.PauseAll(ctx, a.engine, p.Source, by)
+			n, err = a.slices.PauseAll(ctx, a.engine, p.Source, req.GetPrefix(), by)
 			return err
 		}
 		return a.slices.Pause(ctx, a.engine, p, by)
@@ -282,7 +320,7 @@ func (a *API) ResumeSlices(ctx context.Context, req *taskenginev1.ResumeSlicesRe
 	n := 1
 	m, err := a.orderSlices(ctx, "resume", req, func(p timeslice.Platform, by slicer.By) (err error) {
 		if p.Name == "" {
-			n, err = a.slices.ResumeAll(ctx, a.engine, p.Source, by)
+			n, err = a.slices.ResumeAll(ctx, a.engine, p.Source, req.GetPrefix(), by)
 			return err
 		}
 		return a.slices.Resume(ctx, a.engine, p, by)
@@ -330,7 +368,7 @@ func (a *API) RetrySlices(ctx context.Context, req *taskenginev1.RetrySlicesRequ
 			return invalid("until is not after from")
 		}
 		if p.Name == "" {
-			n, err = a.slices.RetryAll(ctx, a.engine, p.Source, of, by)
+			n, err = a.slices.RetryAll(ctx, a.engine, p.Source, req.GetPrefix(), of, by)
 			return err
 		}
 		return a.slices.Retry(ctx, a.engine, p, of, by)

@@ -16,7 +16,7 @@ import (
 func sliceSourceOf(name string, s *slicer.SourceStatus) *taskenginev1.SliceSource {
 	m := &taskenginev1.SliceSource{
 		Name: text(name), Type: text(s.State.Defined.Type), Orders: uint32(s.Waiting()), Problem: text(s.Problem), TaskId: s.Task.String(),
-		History: changesOf(s.State.History),
+		History: changesOf(s.State.History), Version: s.State.Revision + uint64(len(s.State.Orders)),
 	}
 	file, live := s.State.Defined.Values.All(), s.State.Live.All()
 	all := maps.Clone(file)
@@ -55,14 +55,16 @@ func addPlatform(m *taskenginev1.SliceSource, p *taskenginev1.Platform) {
 	}
 }
 
-// platformOf returns the message of a platform, as lists have it.
-func platformOf(one *slicer.Status, now time.Time) *taskenginev1.Platform {
+// platformOf returns the message of a platform of a source, as lists have it.
+func platformOf(one *slicer.Status, of *timeslice.SourceState, now time.Time) *taskenginev1.Platform {
 	s := &one.State
 	running, failed := s.Running()
+	layers := s.Pending()
+	_, isConfigured := of.Defined.Platforms[one.Platform.Name]
 	m := &taskenginev1.Platform{
 		Source: text(one.Platform.Source), Name: text(one.Platform.Name), Next: stamp(one.Next),
 		Running: uint32(running), Failed: uint32(failed), Removed: s.Removed, Orders: uint32(len(s.Orders)), Problem: text(one.Problem),
-		Made: s.Made, Done: s.Done, GivenUp: s.GivenUp, TaskId: one.Task.String(),
+		Made: s.Made, Done: s.Done, GivenUp: s.GivenUp, TaskId: one.Task.String(), Version: s.Version, Own: layers.Own.All(), Configured: isConfigured,
 	}
 	if !s.Cursor.IsZero() {
 		m.Cursor, m.LowWater, m.CursorLag = stamp(s.Cursor), stamp(s.Low()), durationpb.New(now.Sub(s.Cursor))

@@ -60,7 +60,7 @@ func (a *API) tree(ctx context.Context, req *taskenginev1.TreeRequest) (*taskeng
 			break
 		}
 		m := summaryOf(one.Task)
-		m.Children = childrenOf(one.Task)
+		m.Children, m.After = childrenOf(one.Task), afterOf(one.Task)
 		if res.Tasks = append(res.Tasks, &taskenginev1.TreeTask{Task: m, Depth: uint32(one.Depth)}); len(res.Tasks) == limit {
 			last = tokenOf(one.Place)
 		}

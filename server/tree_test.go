@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,10 @@ func TestATreeIsReadAndCancelled(t *testing.T) {
 	}
 	if _, err := c.Cancel(t.Context(), &taskenginev1.CancelRequest{Id: root, Tree: true, Version: 1}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("with a version it says %v", err)
+	}
+	late := n.submit(t, &taskenginev1.NewTask{Type: "echo", After: []string{root, last}})
+	if res, err := c.Tree(t.Context(), &taskenginev1.TreeRequest{Id: late}); err != nil || !slices.Equal(res.GetTasks()[0].GetTask().GetAfter().GetTasks(), []string{root, last}) {
+		t.Errorf("the tree of a task after others is %v, %v", res, err)
 	}
 	for _, want := range []uint64{3, 0} {
 		res, err := c.Cancel(t.Context(), &taskenginev1.CancelRequest{Id: root, Tree: true, Reason: "no need"})

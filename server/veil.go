@@ -39,7 +39,7 @@ func (a *API) veilOf(ctx context.Context) *veil {
 		return nil
 	}
 	redacts := *a.redaction.Load()
-	t, err := a.tokens().Check(c.hash)
+	t, err := a.valid(c)
 	switch {
 	case err != nil: // it is not valid any more
 		return &veil{a, ctx, false, redacts}
@@ -69,6 +69,10 @@ func (v *veil) message(m protoreflect.Message) {
 		return
 	case *taskenginev1.Workflow:
 		v.workflow(m)
+	case *taskenginev1.Document:
+		if !v.content || len(v.redacts) > 0 { // it has content of tasks of any type
+			m.Data = mark(m.GetData())
+		}
 	case *taskenginev1.WorkflowStep:
 		m.Error = v.pattern(m.GetError(), m.GetType())
 	case *taskenginev1.Schedule:

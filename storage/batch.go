@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Batch is the work of one transaction: notes, then inserts, then swaps, then deletes, then the rows
+// Batch is the work of one transaction: notes, then inserts, then swaps with their documents, then deletes, then the rows
 // that follow. Then the ordering keys of all rows of the batch get their heads, as by [Tasks.Promote].
 type Batch struct {
 	Notes  []task.Note   // as by [Tasks.Note]; they may be lost though the rest is durable
@@ -21,6 +21,10 @@ type Batch struct {
 	// change is made; nil for none. They are in the shard of the changed row, by [task.ID.Shard], where
 	// several stores hold the rows.
 	Follow [][]*task.Task
+
+	// Documents has for each change the writes of documents that are made if and only if the change is made; nil for none. A change with a
+	// write that conflicts is not made, see [Outcome.Conflicts]. The documents are in the shard of the changed row, as the rows of Follow.
+	Documents [][]task.DocumentChange
 
 	Keys []string // further ordering keys to be given their heads
 
@@ -79,12 +83,14 @@ func (b *Batch) Follows(i int) []*task.Task {
 
 // Outcome is the outcome of a [Batch].
 type Outcome struct {
-	Inserted []Inserted   // as by [Tasks.Insert]
-	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
-	Followed [][]Inserted // for each change that was made, its rows of Follow; nil if no rows followed
-	Heads    []task.Hint  // as by [Tasks.Promote], without grabbed ones: they may be rows of the batch, too
-	Grabbed  []*task.Task // for each of Batch.Heads, the row that it grabbed, or nil; nil if none was
-	Lost     error        // why the notes were not written though the rest was; nil if they were
+	Inserted  []Inserted               // as by [Tasks.Insert]
+	Swapped   []*task.Task             // as by [Tasks.Swap]; also rows that were deleted then
+	Followed  [][]Inserted             // for each change that was made, its rows of Follow; nil if no rows followed
+	Conflicts []*task.DocumentConflict // for each change, why it was not made, if that is because of a document; nil if no change has a conflict
+	Heads     []task.Hint              // as by [Tasks.Promote], without grabbed ones: they may be rows of the batch, too
+	Grabbed   []*task.Task             // for each of Batch.Heads, the row that it grabbed, or nil; nil if none was
+	Carriers  []*task.Task             // the rows of [task.Task.EndCarriers] of the tasks that ended, which were inserted; nil if no task runs after one of these
+	Lost      error                    // why the notes were not written though the rest was; nil if they were
 
 	// Elsewhere has the rows of a batch of [Divided.CommitIn] of which nothing was done, and which
 	// are to be committed again, in ascending order: by index into Insert or, from len(Insert) on,
@@ -178,7 +184,7 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 		}
 	}
 	if len(b.Swap) > 0 {
-		if out.Swapped, err = tx.Swap(ctx, b.Swap...); err != nil {
+		if err = swap(ctx, tx, b, &out); err != nil {
 			return out, err
 		}
 	}
@@ -198,13 +204,16 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 			return out, err
 		}
 	}
+	if out.Carriers, err = insertCarriers(ctx, tx, b, out.Swapped); err != nil {
+		return out, err
+	}
 	var promoted map[string]bool
 	if len(b.Heads) > 0 {
 		if promoted, err = grabHeads(ctx, tx, b, &out); err != nil {
 			return out, err
 		}
 	}
-	keys := slices.DeleteFunc(orderingKeys(b, out.Swapped), func(key string) bool { return promoted[key] })
+	keys := slices.DeleteFunc(orderingKeys(b, &out), func(key string) bool { return promoted[key] })
 	if len(keys) > 0 {
 		heads, err := tx.Promote(ctx, keys...)
 		if err != nil {
@@ -271,12 +280,15 @@ func grabHeads(ctx context.Context, tx Tasks, b *Batch, out *Outcome) (map[strin
 }
 
 // orderingKeys returns the keys that are to get their heads by b, each once.
-func orderingKeys(b *Batch, swapped []*task.Task) []string {
+func orderingKeys(b *Batch, out *Outcome) []string {
 	keys := slices.Clone(b.Keys)
 	for _, t := range b.Insert {
 		keys = appendKey(keys, t)
 	}
-	for i, t := range swapped {
+	for _, t := range out.Carriers {
+		keys = appendKey(keys, t)
+	}
+	for i, t := range out.Swapped {
 		if t == nil {
 			continue
 		}
@@ -327,6 +339,30 @@ func MarkHeads(b *Batch, out *Outcome) {
 	for i := range out.Followed {
 		mark(b.Follows(i))
 	}
+	mark(out.Carriers)
+}
+
+// insertCarriers inserts the carriers of the tasks that b has ended, and returns the carriers that did not exist.
+func insertCarriers(ctx context.Context, tx Tasks, b *Batch, swapped []*task.Task) (carriers []*task.Task, err error) {
+	var rows []*task.Task
+	for i, t := range swapped {
+		if t != nil && t.Children != nil && !b.Swap[i].FreesKey {
+			rows = append(rows, t.EndCarriers()...)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	inserted, err := insert(ctx, tx, rows, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i, in := range inserted {
+		if in.Created() {
+			carriers = append(carriers, rows[i])
+		}
+	}
+	return carriers, nil
 }
 
 // follow inserts the rows that follow the changes of b that were made.

@@ -22,13 +22,13 @@ type Inspector interface {
 	// have. The stores of this module that keep tasks on disk then use an index: a page costs
 	// the rows that are read for it, and the first page of a list also one index entry for every row
 	// in a state of q that is Submitted or has a NextEventAt. After scan such entries they stop, and
-	// read rows of all states as for any other filter. A row that comes into a state of q between
+	// read rows of all states as for any other filter. A short page may be found among the newest rows of all states before. A row that comes into a state of q between
 	// two pages may be missing, and one that q selects all the time is not.
 	List(ctx context.Context, q ListQuery) (ListPage, error)
 
 	// Count returns the number of rows by state and type. It has no element for a number of
 	// zero. It reads the rows that it counts if List finds them by an index, else all rows; a
-	// [LiveCounter] reads none.
+	// [LiveCounter] reads none, and other stores may have a number of the rows in [task.Error].
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
@@ -122,69 +122,6 @@ type KeyRows struct {
 	More   bool // there are rows behind the last one of Behind; if Behind is empty, behind the seat that was given
 }
 
-// Filter selects rows. An empty field selects all.
-type Filter struct {
-	States []task.State
-	Types  []string
-	Key    string // only rows with this Key, whatever their OrderingKey is; empty for Count
-}
-
-// ListQuery selects rows for [Inspector.List].
-type ListQuery struct {
-	Filter
-	Before task.ID // only rows with an ID below it; zero for all
-	Limit  int     // how many rows are returned at most; if it or Scan is below 1, there are none, and Next is zero
-	Scan   int     // how many rows are read at most
-	// Kinds selects rows in the state [task.Error] by the kinds of their errors; nil selects all rows. Stores find these rows by an index.
-	Kinds []task.KindRange
-	// Scattered says that the unique keys of rows may be kept in other stores than the rows: their index does not find all rows with a Key.
-	Scattered bool
-	// Where selects among the rows that Filter selects; nil selects all. The rows are as List returns them. Where does not
-	// change or keep them, and may be called for a row more than once.
-	Where func(*task.Task) bool
-}
-
-// Selects reports whether q selects a row, apart from its ID.
-func (q ListQuery) Selects(t *task.Task) bool {
-	return q.SelectsRow(t) && (q.Where == nil || q.Where(t))
-}
-
-// SelectsRow reports whether q selects a row, apart from its ID and Where.
-func (q ListQuery) SelectsRow(t *task.Task) bool { return q.Filter.Selects(t) && q.ofKinds(t) }
-
-// ofKinds reports whether q selects the kind of the error of a row.
-func (q ListQuery) ofKinds(t *task.Task) bool {
-	if q.Kinds == nil {
-		return true
-	}
-	if t.State != task.Error || t.LastError == "" {
-		return false
-	}
-	kind := task.KindOfError(t.LastError)
-	for _, r := range q.Kinds {
-		if r.Has(kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// The names of indexes in [ListPage.Index].
-const (
-	IndexID    = "id" // of the engine
-	IndexKey   = "key"
-	IndexState = "state"
-	IndexKind  = "error.kind"
-)
-
-// ListPage is the answer to a [ListQuery].
-type ListPage struct {
-	Tasks []*task.Task
-	Next  task.ID // the ID to go on from, as Before; zero at the end
-	Read  int     // how many rows were read at least, also those that the query does not select
-	Index string  // the field by which an index found the rows, such as [IndexKind]; "" if rows of all states were read
-}
-
 // KindCounter is a [Store] that counts the rows in error by the kinds of their errors, for operators, without reading the rows. Without it the
 // engine reads them.
 type KindCounter interface {
@@ -238,25 +175,6 @@ func (k *KindCount) name(node string) {
 	}
 }
 
-// Selects reports whether f selects a row.
-func (f Filter) Selects(t *task.Task) bool {
-	return f.Match(t.State, t.Type) && (f.Key == "" || t.Key == f.Key)
-}
-
-// Match reports whether f selects rows of a state and a type.
-func (f Filter) Match(s task.State, typ string) bool {
-	return contains(f.States, s) && contains(f.Types, typ)
-}
-
-func contains[T comparable](some []T, one T) bool {
-	for _, s := range some {
-		if s == one {
-			return true
-		}
-	}
-	return len(some) == 0
-}
-
 // StateType is a key of the result of [Inspector.Count].
 type StateType struct {
 	State task.State
@@ -299,6 +217,13 @@ type NoSyncer interface {
 	// see the changes of fn. It becomes durable no later than the next Update; a crash before that
 	// undoes all of it. The functions registered by [Tx.OnCommit] are called before it returns.
 	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
+}
+
+// Fenced is a [Store] to which others add rows in transactions of their own, which may be open for long. Without it, a row that is not there is
+// added later.
+type Fenced interface {
+	// Fence returns a function that reports whether all transactions have ended that had begun to write when Fence was called.
+	Fence(ctx context.Context) (passed func(ctx context.Context) (bool, error), err error)
 }
 
 // Divided is a [Store] over several databases, which fail one by one. The engine commits the rows of
@@ -397,6 +322,7 @@ type TypeRules struct {
 	KeepDone     time.Duration // how long a task is kept that is done; 0 is not at all, negative for ever
 	MaxLateness  time.Duration // how far in the past the time of a task may lie that is added; 0 is no limit
 	Inherits     bool          // whether its tasks inherit, see [task.Task.Inherits]
+	Searched     bool          // whether it has search attributes: its tasks are [task.Unread] that are added, or get another payload, by a function
 	Remember     time.Duration // for how long the key of a task is taken that is done, if that is longer than KeepDone; 0 is not longer
 }
 

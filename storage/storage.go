@@ -3,7 +3,7 @@
 //
 // storage.go has the interface of every store: [Store], with the verbs of [Tasks]. optional.go has the optional
 // interfaces: the engine and the commands test for them by a type
-// assertion, and do without. batch.go has [Batch], and functions that commit one for stores that
+// assertion, and do without. list.go has the queries of lists. batch.go has [Batch], and functions that commit one for stores that
 // make one verb at a time.
 //
 // A store decides nothing: [task.Change.Apply] defines the effect of a change on its row, and
@@ -123,7 +123,8 @@ type Tasks interface {
 	// and [task.Change.Apply] permits it. A change with a Signal, Ends or More names no version, and is applied to
 	// the row as it is. The answer has for each change the row as it then is, or nil if the change was
 	// not applied. A row that became Processing has its payload and checkpoint, others have neither. No
-	// row has its result. Each has all of its Signals and Children, unless it was deleted.
+	// row has its result. Each has all of its Signals and Children, unless it was deleted. A caller that ends tasks inserts their
+	// [task.Task.EndCarriers], as [Do] does.
 	Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error)
 
 	// Promote gives each of these ordering keys the head that it is to have by [task.NextHead], and the

@@ -73,7 +73,7 @@ func AgainAs(v Verdict, options ...AgainOption) error {
 	return Again(v.Again, options...)
 }
 
-// Options returns options for the payload, the checkpoint, the tasks, the children and the signals of r, which may be nil.
+// Options returns options for the payload, the checkpoint, the tasks, the children, the signals and the documents of r, which may be nil.
 func (r *Rerun) Options() (options []AgainOption) {
 	if r == nil {
 		return nil
@@ -87,7 +87,7 @@ func (r *Rerun) Options() (options []AgainOption) {
 	for _, c := range r.Children {
 		options = append(options, WithChildren(c.Name, c.Requests...))
 	}
-	return append(options, WithTasks(r.Tasks...), WithSignals(r.Signals...))
+	return append(options, WithTasks(r.Tasks...), WithSignals(r.Signals...), WithDocuments(r.Documents...))
 }
 
 // AgainOption is an option of [Again], [WaitFor] and [WaitForChildren].
@@ -134,6 +134,21 @@ func WithChildren(name string, requests ...Request) AgainOption {
 	return func(r *Rerun) { r.Children = append(r.Children, ChildRequests{name, requests}) }
 }
 
+// WithDocuments writes documents in the same transaction: either the attempt ends so and they are written, or neither. If at is the zero
+// time, they are written with the change that makes the task done. A document has a version, which Engine.Document returns. If
+// a write names the version that it replaces and the document has another one when the attempt ends, the attempt does not end so: nothing
+// of its end is written, it does not count, and the task runs again after a random delay: of up to 10 ms, and more after more conflicts in a row. A task of a type that is at_most_once becomes an
+// [Error], because its work was done.
+//
+// There may be up to MaxDocuments writes, each of another document. Otherwise, and if a key or the data is invalid, the attempt has failed
+// with a permanent error of the class "refused". Where several databases keep the tasks, a document must be in the shard of the task, see
+// [DocumentShard]: give the task the ordering key that is the key of the document, or the part in braces of that.
+//
+// Several options of this kind make all of their writes. The data belongs to the engine from then on.
+func WithDocuments(writes ...DocumentWrite) AgainOption {
+	return func(r *Rerun) { r.Documents = append(r.Documents, writes...) }
+}
+
 // ChildRequests are children of one name that a task adds.
 type ChildRequests struct {
 	Name     string
@@ -153,7 +168,7 @@ func WithSignals(signals ...SignalRequest) AgainOption {
 	return func(r *Rerun) { r.Signals = append(r.Signals, signals...) }
 }
 
-// Rerun is the state of a task that runs again, and the tasks and signals that are added with that, see [Again].
+// Rerun is the state of a task that runs again, and the tasks, signals and documents that are written with that, see [Again].
 type Rerun struct {
 	Payload    *[]byte // the new payload; nil keeps the old one
 	Checkpoint *[]byte // the checkpoint; nil is none
@@ -162,11 +177,15 @@ type Rerun struct {
 	Children []ChildRequests // likewise
 	Signals  []SignalRequest // to be sent
 
+	Documents []DocumentWrite // to be made
+
 	// Group is the Group of the new payload, nil for the old one. Rows are the rows of Tasks and Children, and of tasks that
-	// carry Signals. Adds are the Children. The engine makes them; handlers and plugins do not set them.
-	Group *string
-	Rows  []*Task
-	Adds  []AddedChildren
+	// carry Signals. Adds are the Children, and Writes the Documents. The engine makes them; handlers and plugins do not set them.
+	Group  *string
+	Search *[]SearchValue // likewise of the new payload
+	Rows   []*Task
+	Adds   []AddedChildren
+	Writes []DocumentChange
 }
 
 // TooLarge returns the error of an attempt that did the work of a task of type typ, and asks to run

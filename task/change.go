@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,13 +32,17 @@ const (
 	HandedBack                 // the handler could not take the task and did not begin
 	Overruled                  // a user cancelled or changed the task meanwhile
 	Interrupted                // the node stopped before the handler returned
-	Edited                     // no attempt has ended: a person has changed what the task has, see [Put]
+	Edited                     // no attempt has ended: a person has changed the task, see [Mark]
+	Erased                     // likewise: the content of the task was removed, see [Erasure]
 )
 
 var outcomeNames = [...]string{
 	Completed: "completed", Errored: "errored", Crashed: "crashed", TimedOut: "timed_out",
-	Snoozed: "snoozed", HandedBack: "handed_back", Overruled: "overruled", Interrupted: "interrupted", Edited: "edited",
+	Snoozed: "snoozed", HandedBack: "handed_back", Overruled: "overruled", Interrupted: "interrupted", Edited: "edited", Erased: "erased",
 }
+
+// ByPeople reports whether an entry of the history with this outcome is a change by a person, and no attempt.
+func (o Outcome) ByPeople() bool { return o == Edited || o == Erased }
 
 // String returns the outcome's name.
 func (o Outcome) String() string {
@@ -52,22 +57,26 @@ func (o Outcome) String() string {
 type Change struct {
 	Ref
 	To          State
-	At          time.Time // when it was decided; becomes UpdatedAt of the row
-	NextEventAt time.Time // when the engine has to act on the task next; zero is never, or when it expires
-	ReadyAt     time.Time // the new ReadyAt, which is part of the Rank; zero keeps the old one
-	Owner       ID        // incarnation of the node that runs it; used only if To is Processing
-	Node        string    // the name of that node, as [NodeName] returns it; used likewise
-	Count       Count     // the effect on the number of attempts
-	Outcome     Outcome   // how the running attempt ended; used only if the row is Processing
-	Result      []byte    // of the handler; used only if the change Completes
-	Error       string    // becomes LastError unless it is empty
-	Group       *string   // the new Group; nil keeps the old one
-	Payload     *[]byte   // the new Payload; nil keeps the old one
-	Checkpoint  *[]byte   // the new checkpoint; nil keeps the old one, unless the change Completes
-	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
-	Replace     *Replace  // the row takes the place of another request; nil for any other change
-	Put         *Put      // a person gives the row other values; nil for any other change
-	Await       *Await    // an attempt ends, and the task is Waiting for a signal, or Submitted if it has kept one; nil for any other change
+	At          time.Time      // when it was decided; becomes UpdatedAt of the row
+	NextEventAt time.Time      // when the engine has to act on the task next; zero is never, or when it expires
+	ReadyAt     time.Time      // the new ReadyAt, which is part of the Rank; zero keeps the old one
+	Owner       ID             // incarnation of the node that runs it; used only if To is Processing
+	Node        string         // the name of that node, as [NodeName] returns it; used likewise
+	Count       Count          // the effect on the number of attempts
+	Outcome     Outcome        // how the running attempt ended; used only if the row is Processing
+	Result      []byte         // of the handler; used only if the change Completes
+	Error       string         // becomes LastError unless it is empty
+	Group       *string        // the new Group; nil keeps the old one
+	Search      *[]SearchValue // the new Search; nil keeps the old one
+	Payload     *[]byte        // the new Payload; nil keeps the old one
+	Checkpoint  *[]byte        // the new checkpoint; nil keeps the old one, unless the change Completes
+	Leaves      bool           // a task that becomes an Error gives up its seat, so that those behind it run
+	Replace     *Replace       // the row takes the place of another request; nil for any other change
+	Put         *Put           // a person gives the row other values; nil for any other change
+	Mark        *Mark          // the history says that a person makes the change; nil if it does not
+	Restore     *Restore       // an earlier change is undone; nil for any other change
+	Erase       *Erasure       // the content of the row is removed; nil for any other change
+	Await       *Await         // an attempt ends, and the task is Waiting for a signal, or Submitted if it has kept one; nil for any other change
 
 	// Reencoded has the data of signals that the row has, encoded as it is to be stored from now on, by the IDs of the signals. A
 	// signal that the row does not have then is left out.
@@ -127,20 +136,36 @@ type Replace struct {
 type Put struct {
 	Priority *uint8             // nil keeps the old one
 	Headers  *map[string]string // likewise
-	Was      string             // the old values in words, which the history keeps
 }
 
 // apply applies p to t.
-func (p *Put) apply(t *Task, at time.Time) {
+func (p *Put) apply(t *Task) {
 	if p.Priority != nil {
 		t.Priority = *p.Priority
 	}
 	if p.Headers != nil {
 		t.Headers = maps.Clone(*p.Headers)
 	}
-	if p.Was != "" {
-		t.append(Attempt{Number: t.Attempt, StartedAt: at, EndedAt: at, Outcome: Edited, Error: cut(p.Was, MaxErrorText)})
+}
+
+// Mark is an entry of the history about a change by a person, with the outcome [Edited]. A bulk job recognizes its own changes by their marks.
+type Mark struct {
+	Was string // the old values in words
+	By  string // who makes the change; "" if that is not known
+	Job string // the bulk job that does; "" if none does
+
+	// Payload is the payload of the row, as it is stored, if the change has another one and a bulk job makes it; otherwise nil. Stores do not read it.
+	Payload *[]byte
+}
+
+// apply appends m to the history of t, with what t had before if a job makes the change.
+func (m *Mark) apply(c *Change, t *Task, at time.Time) {
+	a := Attempt{Number: t.Attempt, StartedAt: at, EndedAt: at, Outcome: Edited, Error: cut(m.Was, MaxErrorText), By: cut(m.By, MaxBy), Job: cut(m.Job, MaxBy)}
+	if m.Job != "" {
+		a.Before = c.before(t).encode()
 	}
+	t.History = withoutBefore(t.History)
+	t.append(a)
 }
 
 // Create makes t a new row in state to, at version 1 and without attempts. Besides Apply it is the
@@ -202,10 +227,13 @@ func (c Change) Apply(t *Task) bool {
 	if kept != notKept {
 		children = children.Resting()
 	}
-	turn := c.turn(t)
+	turn, ended := c.turn(t), t.UpdatedAt
 	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
 		c.endAttempt(t, at, reason)
+	}
+	if c.Mark != nil {
+		c.Mark.apply(&c, t, at)
 	}
 	if completes {
 		t.Result, t.Notes = c.Result, NewNotes(t.Progress(), nil)
@@ -225,6 +253,9 @@ func (c Change) Apply(t *Task) bool {
 			t.ExpiresAt = time.Time{}
 		}
 	}
+	if c.Restore != nil {
+		c.Restore.apply(t)
+	}
 	switch {
 	case c.To == Processing:
 		t.Attempt = min(t.Attempt, MaxCount-1) + 1
@@ -243,12 +274,15 @@ func (c Change) Apply(t *Task) bool {
 		t.Priority, t.ExpiresAt, t.Headers = r.Priority, Stamp(r.ExpiresAt), maps.Clone(r.Headers)
 	}
 	if c.Put != nil {
-		c.Put.apply(t, at)
+		c.Put.apply(t)
 	}
 	if c.Group != nil {
 		t.Group = *c.Group
 	}
-	if t.State == Done { // it becomes a tombstone: it ended before
+	if c.Search != nil {
+		t.Search = slices.Clone(*c.Search)
+	}
+	if t.State == Done && c.Remember > 0 { // it ended before
 		at = t.UpdatedAt
 	}
 	if turn != Head || c.Replace != nil || c.Put != nil {
@@ -256,9 +290,12 @@ func (c Change) Apply(t *Task) bool {
 	}
 	t.State, t.UpdatedAt, t.Turn, t.Signals, t.Children = c.To, at, turn, signals, children
 	if c.Remember > 0 {
-		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes, t.Inherits = nil, nil, nil, "", nil, nil, false
+		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes, t.Inherits, t.Search = nil, nil, nil, "", nil, nil, false, nil
 		t.Tombstone = true
 		c.NextEventAt = at.Add(c.Remember)
+	}
+	if c.Erase != nil {
+		c.Erase.apply(t, ended, at)
 	}
 	t.schedule(c.NextEventAt)
 	t.Version++
@@ -284,6 +321,12 @@ func (c *Change) permitted(t *Task) bool {
 	switch {
 	case !c.By.IsZero() && (t.State != Processing || t.Owner != c.By), c.Due && !c.isDue(t):
 		return false
+	case t.Erased() != nil:
+		return false
+	case c.Restore != nil:
+		return c.restores(t)
+	case c.Erase != nil:
+		return c.erases(t)
 	case c.FreesKey:
 		hasEnded := t.State == Done || t.State == Failed || t.State == Cancelled
 		return t.Key != "" && hasEnded && c.To == t.State && c.Remember == 0 && c.Replace == nil && c.Payload == nil && c.Checkpoint == nil
@@ -295,8 +338,7 @@ func (c *Change) permitted(t *Task) bool {
 	case len(c.Adds) > 0 && (!c.Completes(t.State) || !c.addable(t)):
 		return false
 	case c.Put != nil:
-		waits := t.State == Waiting || t.State == Submitted
-		return waits && c.To == Waiting || t.State == Error && c.To == Error
+		return c.puts(t)
 	case c.Replace != nil:
 		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)
 	}
@@ -317,7 +359,7 @@ func (c *Change) isDue(t *Task) bool {
 // CanBeReplaced reports whether another request may take the place of t, see [Replace]. It may not if t has children: they would be
 // those of another request.
 func (t *Task) CanBeReplaced() bool {
-	return (t.State == Waiting || t.State == Submitted) && !t.HasBegun() && t.Children == nil
+	return (t.State == Waiting || t.State == Submitted) && !t.HasBegun() && t.Children.hasOnlyFollowers()
 }
 
 // IsOverdue reports whether t is Submitted and has waited too long at the given time. Such a task is
@@ -347,6 +389,9 @@ func (c *Change) Bytes() int {
 	}
 	for _, data := range c.Reencoded {
 		n += len(data)
+	}
+	if c.Mark != nil && c.Mark.Payload != nil {
+		n += min(len(*c.Mark.Payload), MaxBefore)
 	}
 	return n
 }

@@ -61,6 +61,9 @@ func changes(t *task.Task) *rapid.Generator[task.Change] {
 		if rapid.Bool().Draw(r, "new checkpoint") {
 			c.Checkpoint = new(rapid.SliceOf(rapid.Byte()).Draw(r, "checkpoint"))
 		}
+		if rapid.IntRange(0, 3).Draw(r, "mark") == 0 {
+			c.Mark = &task.Mark{Was: "state was error", By: "anna", Job: rapid.SampledFrom([]string{"", "job"}).Draw(r, "job")}
+		}
 		switch rapid.IntRange(0, 9).Draw(r, "spoil") {
 		case 0:
 			c.Version += uint64(rapid.IntRange(-1, 2).Draw(r, "off"))
@@ -301,10 +304,13 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 			Number: before.Attempt, StartedAt: before.StartedAt, EndedAt: want.UpdatedAt,
 			Node: before.Node, Outcome: c.Outcome, Error: reason,
 		})
-		want.History = want.History[max(0, len(want.History)-task.MaxHistory):]
 	}
+	if c.Mark != nil && c.Remember == 0 {
+		want.History = withMark(t, want.History, before, c, now)
+	}
+	want.History = want.History[max(0, len(want.History)-task.MaxHistory):]
 	if c.Remember > 0 {
-		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes, want.Inherits, want.Children = nil, nil, nil, "", nil, nil, false, nil
+		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes, want.Inherits, want.Children, want.Search = nil, nil, nil, "", nil, nil, false, nil, nil
 		want.Tombstone = true
 		want.NextEventAt = want.UpdatedAt.Add(c.Remember).Truncate(time.Microsecond)
 	}
@@ -557,7 +563,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 28
+	const known = 32
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

@@ -23,12 +23,13 @@ type Parent struct {
 }
 
 // Children are the children that a task has added with the ends of its attempts, and which of them have ended. A task that is
-// done keeps them; a [Task.Tombstone] has none. Most tasks have none, therefore a row has a pointer to them, which is nil then. The Children of a row are never changed, but replaced.
+// done keeps them; a [Task.Tombstone] has none. The tasks after which a task runs, and those that run after it, are sets of their own,
+// [AfterSet] and [FollowersSet]. Most tasks have none, therefore a row has a pointer to them, which is nil then. The Children of a row are never changed, but replaced.
 type Children struct {
 	Sets []ChildSet // in the order in which they were added; each Name once
 }
 
-// ChildSet are children of one name.
+// ChildSet are children of one name, or other tasks, see [ChildSet.IsOfChildren].
 type ChildSet struct {
 	Name  string
 	Added uint32 // how many were added; they have the indexes from 0 on
@@ -37,7 +38,8 @@ type ChildSet struct {
 	Done, Failed, Cancelled uint32
 	Reported                []byte // which of them have ended: a bit for each, the first one is the lowest of the first byte; nil if none has
 
-	// Shards has the shard of each child, if an ordering key of one of them decides that; otherwise it is nil. See [ChildSet.Child].
+	// Shards has the shard of each child, if an ordering key of one of them decides that; otherwise it is nil. See [ChildSet.Child]. If the
+	// tasks are no children, it has their ids, see [ChildSet.Tasks].
 	Shards []byte
 
 	Await    uint32 // the task waits until so many have ended; 0 if it does not wait for them; [OpenChildren] if more are added from outside
@@ -188,7 +190,7 @@ func (c *Children) rest() bool {
 // family returns the Children of t after c, but for the waits that begin with it.
 func (c *Change) family(t *Task) *Children {
 	if c.Remember > 0 {
-		return nil
+		return c.familyOfTombstone(t)
 	}
 	if len(c.Adds) == 0 {
 		if c.To == Waiting && t.State == Waiting {
@@ -211,6 +213,15 @@ func (c *Change) family(t *Task) *Children {
 		s.Added += a.Count
 	}
 	return now
+}
+
+// familyOfTombstone returns the Children of t when it becomes a tombstone: a task that ends by that still tells those that run after it.
+func (c *Change) familyOfTombstone(t *Task) *Children {
+	followers := t.Children.Set(FollowersSet)
+	if followers == nil || t.State != Processing {
+		return nil
+	}
+	return (&Children{Sets: []ChildSet{*followers}}).Clone()
 }
 
 // addable reports whether t can get the children that c adds.
@@ -269,8 +280,11 @@ func (c *Change) report(t *Task) bool {
 	for _, end := range c.Ends.Ends {
 		isNew = set.report(end) || isNew
 	}
-	if !isNew {
+	switch {
+	case !isNew:
 		return false
+	case set.Name == AfterSet:
+		return c.learnOfEnd(t, now, set)
 	}
 	return c.learn(t, now, set.isMet())
 }

@@ -19,15 +19,16 @@ type Running struct {
 	ExpiresAt time.Time
 	Parent    *Parent // the task that learns of its end; nil if none does
 
-	lag    time.Duration // how late its time was when it last asked to run again; 0 if it did not
-	rearms int           // see rearmsOf
+	lag       time.Duration // how late its time was when it last asked to run again; 0 if it did not
+	rearms    int           // see rearmsOf
+	conflicts int           // see conflictsOf
 }
 
 // RunningOf returns the facts about t that the rules need. It is Processing.
 func RunningOf(t *Task) Running {
 	return Running{
 		Ref: t.Ref(), Owner: t.Owner, Order: t.Order(), HasKey: t.Key != "", Attempt: t.Attempt, Crashes: t.Crashes,
-		ExpiresAt: t.ExpiresAt, Parent: t.Parent, lag: lagOf(t), rearms: rearmsOf(t),
+		ExpiresAt: t.ExpiresAt, Parent: t.Parent, lag: lagOf(t), rearms: rearmsOf(t), conflicts: conflictsOf(t),
 	}
 }
 
@@ -45,7 +46,7 @@ type Conclusion struct {
 func Conclude(now time.Time, a *Running, v Verdict, r *Rules, chance func() float64) Conclusion {
 	out := Conclusion{Change: r.decide(now, a, v, chance)}
 	c := &out.Change
-	asks := v.Outcome == Snoozed || v.Outcome == Completed || v.Outcome == Errored && v.Delay >= 0
+	asks := v.Outcome == Snoozed && v.Class != ClassDocumentConflict || v.Outcome == Completed || v.Outcome == Errored && v.Delay >= 0
 	if c.To == Waiting && asks && !c.NextEventAt.IsZero() {
 		out.Slowed = a.rearm(now, c)
 	}
@@ -80,7 +81,7 @@ func (r *Rules) decide(now time.Time, a *Running, v Verdict, chance func() float
 				c.Await = &Await{Names: v.Await, Patience: r.QueueTimeout, Children: v.Children}
 			}
 			if again := v.Rerun; again != nil {
-				c.Payload, c.Checkpoint, c.Group = again.Payload, again.Checkpoint, again.Group
+				c.Payload, c.Checkpoint, c.Group, c.Search = again.Payload, again.Checkpoint, again.Group, again.Search
 			}
 		}
 		if v.Rerun != nil {
@@ -88,7 +89,9 @@ func (r *Rules) decide(now time.Time, a *Running, v Verdict, chance func() float
 		}
 		return c
 	case Snoozed:
-		c.Count = Refund
+		if c.Count = Refund; v.Class == ClassDocumentConflict {
+			return wait(a.conflictDelay(chance()))
+		}
 		return wait(v.Delay)
 	case HandedBack:
 		c.Count = Refund

@@ -60,6 +60,12 @@ type patterner struct {
 func (p *patterner) next() {
 	switch n := wordLen(p.rest); {
 	case n > 0:
+		if v := versionLen(p.rest[n:]); v > 0 && strings.EqualFold(p.rest[:n], "http") {
+			p.flush()
+			p.out.WriteString(p.rest[:n+v])
+			p.word, p.rest = "http", p.rest[n+v:]
+			return
+		}
 		if isUUID(p.rest) {
 			n = uuidLen
 		}
@@ -70,6 +76,9 @@ func (p *patterner) next() {
 		p.flush()
 		p.out.WriteByte(' ')
 	default:
+		if strings.HasPrefix(p.rest, "//") {
+			p.word = "" // that of a URL, in front of an address
+		}
 		_, n := utf8.DecodeRuneInString(p.rest)
 		if mark := p.rest[:n]; p.taken && len(p.join) < 2 && strings.Contains(joins, mark) {
 			p.join += mark
@@ -143,6 +152,17 @@ func isID(word string) bool {
 		return true
 	}
 	return '0' <= word[0] && word[0] <= '9' // 17ms, 3rd
+}
+
+// versionLen returns the length of the version of HTTP with which text begins, such as /1.1, or 0.
+func versionLen(text string) int {
+	if len(text) < 2 || text[0] != '/' || text[1] < '1' || text[1] > '3' {
+		return 0
+	}
+	if len(text) > 3 && text[2] == '.' && (text[3] == '0' || text[3] == '1') {
+		return 4
+	}
+	return 2
 }
 
 const uuidLen = 36

@@ -14,6 +14,7 @@ import (
 //   - [Snooze] and [Again] have the handler called again later, and this attempt does not count;
 //   - [Ended] says that the handler has ended the attempt itself, by a function of the database;
 //   - [Permanent] makes the task an [Error] at once, and [EndAs] has it end as [Failed] or [Cancelled];
+//   - an error that wraps a [DocumentConflict] has the handler called again soon, and this attempt does not count;
 //   - after any other error the task is retried as the retry policy of its type says; [RetryIn],
 //     [RetryAfter] and [WithClass] change that;
 //   - [InDoubt] is retried in the same way, unless the delivery of the type is at_most_once.
@@ -233,6 +234,8 @@ func VerdictOf(result []byte, err error) Verdict {
 		}
 	}
 	switch {
+	case v == nil && isConflict(err):
+		return Verdict{Outcome: Snoozed, Class: ClassDocumentConflict, Error: err.Error()}
 	case errors.Is(err, ErrCrashed):
 		out.Outcome = Crashed
 	case errors.Is(err, ErrInterrupted):
@@ -241,4 +244,9 @@ func VerdictOf(result []byte, err error) Verdict {
 		out.Outcome = HandedBack
 	}
 	return out
+}
+
+func isConflict(err error) bool {
+	var conflict *DocumentConflict
+	return errors.As(err, &conflict)
 }

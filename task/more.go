@@ -17,11 +17,19 @@ type MoreChildren struct {
 	// Close says that these are the last children of the set. From then on the task waits as Wait says, by its Count and OrFailed.
 	Close bool
 	Wait  ChildrenWait
+
+	// Followers are no children, but tasks that run after the task, see [FollowersSet]. With them there is nothing else. Such a change
+	// applies unless the task has ended, or would have more than MaxFollowers; also if it has all of them.
+	Followers []ID
+	Unfollow  bool // they run after the task no more; those that are none of its followers are left out
 }
 
 // extend applies a change that adds children to an open set, or closes it.
 func (c *Change) extend(t *Task) bool {
 	m := c.More
+	if len(m.Followers) > 0 {
+		return c.follow(t)
+	}
 	set := t.Children.Set(m.Name)
 	switch {
 	case t.State != Waiting, set == nil, !set.IsOpen(), m.From != set.Added:

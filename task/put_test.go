@@ -14,7 +14,7 @@ func TestAPersonGivesATaskOtherValues(t *testing.T) {
 			row := &task.Task{ID: task.ID{1}, Version: 3, State: s, Priority: 5, Headers: map[string]string{"a": "1"}, LastError: "no", OrderingKey: "k", Attempt: 2}
 			c := task.Change{
 				Ref: row.Ref(), To: to, At: start, NextEventAt: start.Add(time.Hour),
-				Put: &task.Put{Priority: new(uint8(1)), Headers: &map[string]string{"b": "2"}, Was: "priority was 5"},
+				Put: &task.Put{Priority: new(uint8(1)), Headers: &map[string]string{"b": "2"}}, Mark: &task.Mark{Was: "priority was 5"},
 			}
 			if to == task.Error {
 				c.NextEventAt = time.Time{}

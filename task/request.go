@@ -15,6 +15,12 @@ type Request struct {
 	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
 	Headers     map[string]string // stored with the task; names and values have at most engine.MaxHeaders bytes
 
+	// After are tasks that exist: the task runs when all of them are done. If one of them fails or is cancelled, the task is cancelled.
+	// With AfterAny it runs when all of them have ended, however. A task that has ended already counts at once; one in [Error] has not
+	// ended. They are at most [MaxAfter], each once. A request with After has no At and no Children, and is not that of a child.
+	After    []ID `json:",omitempty"`
+	AfterAny bool `json:",omitempty"`
+
 	// Children are added with the task, which begins by waiting for them. Nil adds none. See [NewChildren].
 	Children *NewChildren `json:",omitempty"`
 }

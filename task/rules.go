@@ -63,14 +63,16 @@ func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == Deboun
 
 // Create makes t the row to insert. t has the fields that its submitter decides. The row is Waiting if its time is in
 // the future, and Submitted otherwise. A row with [Children] is Waiting for them until that time, or without one; it is Submitted if the
-// time has come, or if it waits for none of them.
+// time has come, or if it waits for none of them. A row with an [AfterSet] is Waiting for the tasks of that.
 func (r *Rules) Create(now time.Time, t *Task) {
 	if r.TotalTimeout > 0 {
 		if end := now.Add(r.TotalTimeout); t.ExpiresAt.IsZero() || end.Before(t.ExpiresAt) {
 			t.ExpiresAt = end
 		}
 	}
-	if t.Children != nil {
+	if t.Children.Set(AfterSet) != nil {
+		r.createFollower(now, t)
+	} else if t.Children != nil {
 		r.createParent(now, t)
 	} else if t.ReadyAt.After(now) {
 		t.Create(Waiting, now, t.ReadyAt)
@@ -171,7 +173,7 @@ func (r *Rules) replacement(now time.Time, holder, row *Task) *Change {
 	next := *row
 	r.Create(now, &next)
 	c := &Change{
-		Ref: holder.Ref(), To: holder.State, At: now, OrderingKey: holder.OrderingKey, Group: &next.Group, Payload: &next.Payload,
+		Ref: holder.Ref(), To: holder.State, At: now, OrderingKey: holder.OrderingKey, Group: &next.Group, Payload: &next.Payload, Search: &next.Search,
 		Replace: &Replace{Priority: next.Priority, ExpiresAt: next.ExpiresAt, Headers: next.Headers},
 	}
 	if holder.Checkpoint() != nil {

@@ -31,11 +31,13 @@ func ShardOf(name string) uint16 {
 
 // BoundShard returns the shard that a task must be in because of its key or its ordering key, and
 // whether it has one of these: tasks with the same key are in the same shard. If a task has both, the
-// ordering key decides.
+// ordering key decides. Of a document, [DocumentShard] does.
 func BoundShard(typ, key, orderingKey string) (shard uint16, bound bool) {
 	switch {
 	case orderingKey != "":
 		return ShardOf(orderingKey), true
+	case typ == DocumentType:
+		return DocumentShard(key), true
 	case key != "":
 		return ShardOf(typ + "\x00" + key), true
 	}

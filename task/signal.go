@@ -242,7 +242,9 @@ func (c *Change) signals(t *Task, kept int, completes bool) *Signals {
 	switch {
 	case kept >= 0:
 		now.Wake = Wake{By: BySignal, Signal: now.Kept[kept]}
-		now.Kept = slices.Delete(slices.Clone(now.Kept), kept, kept+1)
+		if now.Kept = slices.Delete(slices.Clone(now.Kept), kept, kept+1); len(now.Kept) == 0 {
+			now.Kept = nil // as a store has it
+		}
 	case kept == byChildren:
 		now.Wake = Wake{By: ByChildren}
 	case c.Await != nil:

@@ -66,11 +66,12 @@ type Task struct {
 	Result    []byte            // of the handler
 	Tombstone bool              // it is done, and its contents were removed: see Change.Remember. Only Change.Apply writes it
 	LastError string            // why it is not done, at most MaxErrorText bytes
-	History   []Attempt         // attempts that began and did not finish the task, and changes by people that are [Edited], oldest first
+	History   []Attempt         // attempts that began and did not finish the task, and changes by people, see [Outcome.ByPeople], oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
 	Signals   *Signals          // its waits and signals; nil if it has none. Only Change.Apply and Rules.Create write it
 	Parent    *Parent           // the task that learns of its end; nil if none does. It does not change
 	Children  *Children         // its children; nil if it has none. Only Change.Apply and Rules.Create write it
+	Search    []SearchValue     // the values of its search attributes, ascending, each once; nil if it has none
 }
 
 // Attempt is one past run of a task that did not finish it. An attempt that was handed back has not begun, and
@@ -82,6 +83,9 @@ type Attempt struct {
 	Node      string    // the name of the node that ran it; "" if that has none
 	Outcome   Outcome   // how it ended
 	Error     string    // why it ended, if there was an error
+	By        string    // who has made the change, if that is known: of an entry that is [Edited] or [Erased]
+	Job       string    // the bulk job that has made it; "" if none did
+	Before    string    // a [Before], encoded, of the newest entry if it is a change by a bulk job; otherwise ""
 }
 
 // Ref names one version of one task. Every compare-and-swap is on a Ref.
@@ -152,6 +156,7 @@ func (t *Task) Clone() *Task {
 		c.Parent = new(*t.Parent)
 	}
 	c.Children = t.Children.Clone()
+	c.Search = slices.Clone(t.Search)
 	return &c
 }
 

@@ -26,6 +26,7 @@ func full() *task.Task {
 			Kept: []task.Signal{{ID: task.ID{4}, Name: "k", At: at, Data: []byte("e")}}, Seen: []task.ID{{5}},
 		},
 		Parent: &task.Parent{ID: task.ID{6}, Name: "p", Index: 1},
+		Search: []task.SearchValue{7, 9},
 		Children: &task.Children{Sets: []task.ChildSet{{
 			Name: "c", Added: 2, Done: 1, Reported: []byte{1}, Shards: []byte{4, 5},
 		}}},
@@ -52,7 +53,7 @@ func TestACloneIsEqualAndSharesNothing(t *testing.T) {
 	b.Payload[0], b.Result[0], b.Notes.Checkpoint[0] = 'x', 'x', 'x'
 	b.History[0].Error = "x"
 	b.Signals.Awaits[0], b.Signals.Wake.Signal.Data[0], b.Signals.Kept[0].Data[0], b.Signals.Seen[0] = "x", 'x', 'x', task.ID{9}
-	b.Parent.Index, b.Children.Sets[0].Reported[0], b.Children.Sets[0].Shards[0], b.Children.Sets[0].Done = 9, 9, 9, 9
+	b.Parent.Index, b.Children.Sets[0].Reported[0], b.Children.Sets[0].Shards[0], b.Children.Sets[0].Done, b.Search[0] = 9, 9, 9, 9, 1
 	if !reflect.DeepEqual(a, c) {
 		t.Errorf("changing a clone made %+v of the original", a)
 	}

@@ -23,6 +23,8 @@ type disk interface {
 	open(number int64) (file, error)
 	// remove removes a segment. It fails with [fs.ErrNotExist] if it does not exist.
 	remove(number int64) error
+	// blank overwrites parts of a segment, durably. It fails with [fs.ErrNotExist] if the segment does not exist.
+	blank(number int64, parts []span) error
 }
 
 // file is an open segment. Writes append to it.
@@ -84,6 +86,22 @@ func (d folder) open(number int64) (file, error) { return openFile(d.path(number
 
 func (d folder) remove(number int64) error { return os.Remove(d.path(number)) }
 
+func (d folder) blank(number int64, parts []span) error {
+	f, err := os.OpenFile(d.path(number), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if _, err = f.WriteAt(blanks(p), p.from); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
 type osFile struct{ *os.File }
 
 func openFile(path string, how int) (file, error) {
@@ -138,6 +156,21 @@ func (d *memory) remove(number int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.files, number)
+	return nil
+}
+
+func (d *memory) blank(number int64, parts []span) error {
+	d.mu.Lock()
+	f := d.files[number]
+	d.mu.Unlock()
+	if f == nil {
+		return fs.ErrNotExist
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range parts {
+		copy(f.data[p.from:p.to], blanks(p))
+	}
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Package tasklog keeps the log lines of handlers about their tasks, on the node where they run, and
-// reads them by task.
+// Package tasklog keeps the log lines of handlers about their tasks, in files of the node where they run or in a store, and
+// reads them by task. In a store the lines are pieces, see [Stored] and [storage.LogKeeper]; the rest of this text is about files.
 //
 // The log is a folder of segments. A segment is a file of lines, one JSON object each. Lines are
 // appended until it is full. The size of all segments together is bounded, and the oldest segment is

@@ -25,6 +25,7 @@ type Line struct {
 	Attrs   json.RawMessage // an object, groups being objects in it; nil if there are none
 	Dropped int             // how many lines are missing here; 0 for a line that was logged
 	Cut     bool            // it was too long, and texts in it are cut
+	Node    string          // that logged it, if it was in a store
 }
 
 // stored is a line in its segment. The id comes first: see [lineID].

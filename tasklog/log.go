@@ -44,13 +44,17 @@ type Options struct {
 	MaxBytes     int64        // of all segments; 0 is 256 MiB, or 16 MiB in memory; at least MinBytes
 	AttemptLines int          // of one attempt; 0 is 10 000
 	AttemptBytes int          // of one attempt; 0 is 1 MiB
-	Log          *slog.Logger // for failures of the disk; nil logs nothing
+	Log          *slog.Logger // for failures of the disk or the store; nil logs nothing
+
+	// Store keeps the lines; nil: they are in Dir. Dir and MaxBytes have no effect then.
+	Store *Stored
 }
 
 // Log is a log of tasks. Its methods may be called from any goroutine. A nil Log keeps nothing;
 // only its methods Log, Ended and Close may be called.
 type Log struct {
-	shelf    *shelf
+	shelf    *shelf  // nil with store
+	store    *Stored // nil with shelf
 	log      *slog.Logger
 	encoders sync.Pool // of *encoder
 
@@ -76,6 +80,9 @@ type Log struct {
 // Open returns the log of a folder. No other Log may have the folder open until the caller has
 // closed this one. Open does not fail: while the disk is broken, the log drops its lines.
 func Open(o Options) *Log {
+	if o.Store != nil {
+		return open(o, nil, 0)
+	}
 	var d disk = folder(o.Dir)
 	most := int64(DefaultMaxBytes)
 	if o.Dir == "" {
@@ -86,7 +93,7 @@ func Open(o Options) *Log {
 
 func open(o Options, d disk, most int64) *Log {
 	l := &Log{
-		shelf:    newShelf(d, most),
+		store:    o.Store,
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		encoders: sync.Pool{New: func() any { return newEncoder() }},
 		dirty:    wakeup.New(), urgent: wakeup.New(),
@@ -96,9 +103,15 @@ func open(o Options, d disk, most int64) *Log {
 			bytes: cmp.Or(o.AttemptBytes, DefaultAttemptBytes),
 		},
 	}
+	if d != nil {
+		l.shelf = newShelf(d, most)
+	}
 	go l.write()
 	return l
 }
+
+// IsStored reports whether the lines are in a store, where every node reads them.
+func (l *Log) IsStored() bool { return l != nil && l.store != nil }
 
 // Log adds a line about an attempt of a task. It does not wait. A line that does not fit is
 // dropped and counted, and so is every line after Close.

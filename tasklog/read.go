@@ -23,7 +23,8 @@ const slack = time.Hour
 // ErrBadCursor is returned for text that is not a [Cursor].
 var ErrBadCursor = errors.New("not a cursor of a task's log")
 
-// Cursor is a position in a log: the end of the lines read so far. The zero Cursor is the beginning.
+// Cursor is a position in a log: the end of the lines read so far. The zero Cursor is the beginning. In a store, segment is the time of a
+// piece, and offset how many bytes of it were read; 0 is all.
 type Cursor struct{ segment, offset int64 }
 
 // String formats a cursor, "" for the zero one.
@@ -52,7 +53,8 @@ func ParseCursor(s string) (Cursor, error) {
 
 // Reader reads the log of one task. It is used by one goroutine at a time.
 type Reader struct {
-	log   *Log
+	log   *Log    // nil: no lines are written here
+	store *Stored // nil: the lines are in files
 	id    task.ID
 	since time.Time
 	at    Cursor
@@ -61,6 +63,9 @@ type Reader struct {
 // Reader returns a reader of a task's log that begins at a cursor. since is when the task was
 // created, or zero if that is unknown. Segments that were written before since are skipped.
 func (l *Log) Reader(id task.ID, since time.Time, at Cursor) *Reader {
+	if l.store != nil {
+		return &Reader{log: l, store: l.store, id: id, at: at}
+	}
 	if !since.IsZero() {
 		since = since.Add(-slack)
 	}
@@ -73,6 +78,9 @@ func (r *Reader) Cursor() Cursor { return r.at }
 // Lines returns the unread lines in the order of logging: at least all kept lines that were logged
 // before the call. The next call continues after the last line. The sequence ends after an error.
 func (r *Reader) Lines(ctx context.Context) iter.Seq2[Line, error] {
+	if r.store != nil {
+		return r.stored(ctx)
+	}
 	return func(yield func(Line, error) bool) {
 		if err := r.log.Flush(ctx); err != nil {
 			yield(Line{}, err)

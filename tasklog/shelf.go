@@ -33,7 +33,7 @@ type shelf struct {
 	newest file // owned by the writer: the last segment, nil when it is not open
 }
 
-// segment is a part of a log. Its content up to size never changes. Its fields are
+// segment is a part of a log. Its content up to size never changes, but for lines that are overwritten, see [Log.Erase]. Its fields are
 // guarded by the shelf's mutex.
 type segment struct {
 	number  int64

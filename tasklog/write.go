@@ -36,6 +36,9 @@ func (l *Log) write() {
 		}
 		l.flush()
 	}
+	if l.store != nil {
+		return
+	}
 	if err := l.shelf.leave(); err != nil {
 		l.log.Warn("closing the task log did not go well", "error", err)
 	}
@@ -43,7 +46,11 @@ func (l *Log) write() {
 
 // gather waits for more lines, to write them together.
 func (l *Log) gather() {
-	t := time.NewTimer(flushEvery)
+	every := flushEvery
+	if l.store != nil {
+		every = StoreEvery
+	}
+	t := time.NewTimer(every)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -79,7 +86,7 @@ func (l *Log) put(batch []byte) {
 		o.lost += bytes.Count(batch, []byte("\n"))
 		return
 	}
-	rest, err := l.shelf.append(batch)
+	rest, err := l.keep(batch)
 	switch {
 	case err != nil:
 		if o.cause == nil {
@@ -91,4 +98,16 @@ func (l *Log) put(batch []byte) {
 		l.log.Info("the task log is written again", "lines_lost", o.lost)
 		*o = outage{}
 	}
+}
+
+// keep writes lines to the disk or to the store. It returns the lines that were not written, and the error.
+func (l *Log) keep(lines []byte) (rest []byte, err error) {
+	if l.store == nil {
+		return l.shelf.append(lines)
+	}
+	patience := storePatience
+	if l.outage.cause != nil {
+		patience = 0
+	}
+	return l.store.append(lines, patience, l.closing)
 }

@@ -1,7 +1,6 @@
 package timeslice
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -45,7 +44,9 @@ type Run struct {
 	SetBack bool      // the clock has gone back: open slices may wait for a time by the clock as it was before
 
 	now     time.Time
-	running int // open slices that have not failed
+	redo    *Redo // that this run carries out; nil if there is none
+	isTaken bool  // in this run, from another node
+	running int   // open slices that have not failed
 	failed  int
 	waiting int // open slices of which no attempt has begun, without those that this run makes
 	ended   int // open slices that have ended since the last run
@@ -139,6 +140,9 @@ func (r *Run) obey() {
 				s.Layers.File, s.Layers.Live, s.Layers.FileOwn = o.Source.File, o.Source.Live, o.Source.FileOwn
 				s.Layers.Platforms = o.Source.Platforms
 			}
+			if redo := o.Source.Redo; redo != nil && redo.Number > s.Redone {
+				s.Redone, r.redo = redo.Number, redo
+			}
 			continue // its history is that of the source
 		case o.Set != nil:
 			for name, text := range o.Set {
@@ -168,6 +172,7 @@ func (r *Run) obey() {
 			}
 		case o.Take != nil:
 			s.taken(o.Take)
+			r.isTaken = true
 		}
 		s.History = append(s.History, Event{At: o.At, By: o.By, What: o.String()})
 	}
@@ -185,50 +190,6 @@ func (r *Run) settle() {
 	}
 	if s.Used == nil || *s.Used != settings {
 		s.Used = &settings
-	}
-}
-
-// Tolerance is by how much the clock may go back without any effect.
-const Tolerance = 2 * time.Second
-
-// rewind moves the cursor back if the clock was ahead and has gone back: slices were made before they were due. For how long the clock
-// was ahead is not known: slices of as much time before now are made again as the clock has gone back. It has gone back by more than
-// the last run is ahead of now: by as much as has passed since then, which is less than the time until the next run.
-func (r *Run) rewind(used *Settings) {
-	s := &r.State
-	back, idle := s.Ran.Sub(r.now), max(0, min(r.due(used).Sub(s.Ran), used.Interval))
-	s.Ran = r.now
-	if back <= Tolerance {
-		return
-	}
-	r.SetBack = true
-	r.correct(used)
-	if used.Start.IsZero() && s.First.After(r.now) { // the platform was added by that clock
-		s.First = r.now.Truncate(used.Interval)
-	}
-	to := r.now.Add(-used.Lag - back - idle)
-	if early := s.Cursor.Sub(to); early > 0 {
-		to = later(s.First, s.Cursor.Add(-(early + used.Interval - 1).Truncate(used.Interval)))
-	}
-	if to.Before(s.Cursor) {
-		s.Cursor = to
-		s.Epoch++
-		s.History = append(s.History, Event{At: r.now, What: fmt.Sprintf("the clock has gone back by %v: slices are made again from %s", back, to.UTC().Format(time.RFC3339Nano))})
-	}
-}
-
-// correct replaces times that the clock has not reached yet, because it was ahead.
-func (r *Run) correct(used *Settings) {
-	s := &r.State
-	for i := range s.Open {
-		s.Open[i].Failed = earlier(s.Open[i].Failed, r.now)
-	}
-	s.RowSince = earlier(s.RowSince, r.now)
-	if s.Stopped != nil {
-		stop := *s.Stopped
-		stop.Since, stop.From = earlier(stop.Since, r.now), earlier(stop.From, r.now)
-		stop.Next = earlier(stop.Next, r.now.Add(used.Probe<<min(stop.Probes, mostProbes)))
-		s.Stopped = &stop
 	}
 }
 
@@ -264,10 +225,19 @@ func (r *Run) guard(used *Settings) {
 
 // probes reports whether an open slice may still show that the platform works again.
 func (r *Run) probes(used *Settings) bool {
-	if used.Order == InOrder { // those behind a failed slice wait
-		return r.failed == 0 && r.running > 0
+	if used.Order == InOrder && r.failed > 0 {
+		return false
 	}
-	return r.running > 0
+	isHeld := false // slices in order behind a failed one wait, also if later ones run in parallel
+	for i := range r.State.Open {
+		switch one := &r.State.Open[i]; {
+		case !one.Failed.IsZero():
+			isHeld = isHeld || one.InOrder
+		case !one.InOrder || !isHeld:
+			return true
+		}
+	}
+	return false
 }
 
 // retry resumes failed slices, as far as there is room for them.

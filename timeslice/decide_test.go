@@ -305,6 +305,28 @@ func TestALongSliceOfAClockThatWasAheadIsMadeAgain(t *testing.T) {
 	}
 }
 
+// A slice that waits behind a failed one of its platform, because slices ran in order when they were made, shows nothing: the breaker tries the failed one.
+func TestASliceThatWaitsBehindAFailedOneIsNoProbe(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m", "breaker": "0", "probe": "1m", "order": "in_order", "max_open": "2"})
+	l.until(epoch.Add(3*time.Minute), func() {})
+	l.fate[l.state.Open[0].ID(l.platform.Cursor())] = timeslice.Status{State: timeslice.Failed}
+	l.run()
+	l.order(timeslice.Order{Set: map[string]string{"order": "parallel", "breaker": "1", "max_open": "10"}})
+	if running, failed := l.state.Running(); l.state.Stopped == nil || running != 1 || failed != 1 {
+		t.Fatalf("%d slices run, %d have failed, %+v", running, failed, l.state.Stopped)
+	}
+	retried := 0
+	l.until(l.now.Add(time.Hour), func() {
+		if running, failed := l.state.Running(); running == 2 && failed == 0 { // the failed one was tried again, and the other one is behind it
+			retried++
+			l.end(timeslice.Done)()
+		}
+	})
+	if l.state.Stopped != nil || retried == 0 {
+		t.Errorf("the breaker has not ended: %+v", l.state)
+	}
+}
+
 // The pause of the breaker does not depend on the clock that was ahead: a failed slice is tried again soon after that is right.
 func TestTheBreakerTriesAgainThoughTheClockWasAhead(t *testing.T) {
 	for _, order := range []string{"parallel", "in_order"} {
@@ -556,37 +578,4 @@ func TestARunIsRepeatable(t *testing.T) {
 	if !slices.Equal(first.Made, again.Made) || string(first.State.Encode()) != string(again.State.Encode()) {
 		t.Errorf("%v\n%v", first, again)
 	}
-}
-
-func TestSettingsHaveTheLayerThatTheyAreFrom(t *testing.T) {
-	l := timeslice.Layers{
-		File:    valuesOf(t, map[string]string{"interval": "1m", "retries": "1", "lag": "1s", "probe": "5m"}),
-		Live:    valuesOf(t, map[string]string{"retries": "2", "lag": "2s", "probe": "6m"}),
-		FileOwn: valuesOf(t, map[string]string{"lag": "3s", "probe": "7m"}),
-		Own:     valuesOf(t, map[string]string{"probe": "8m", "breaker": "5"}),
-
-		Platforms: 20,
-	}
-	used, err := l.Settings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	check := func(want map[string]string) {
-		t.Helper()
-		for _, one := range l.Origins(&used) {
-			if w, ok := want[one.Name]; ok && w != one.Value+" "+one.From {
-				t.Errorf("%+v, want %s", one, w)
-			}
-			delete(want, one.Name)
-		}
-		if len(want) > 0 {
-			t.Errorf("%v are missing", want)
-		}
-	}
-	check(map[string]string{
-		"interval": "1m0s file", "retries": "2 live", "lag": "3s file_own", "probe": "8m0s own", "breaker": "5 own", "catch_up_interval": "1m0s default", "spread": "20ms default",
-		"max_open": "64 default", "order": "parallel default", "timeout": "0s default", "overlap": "0s default", "retry_interval": "10s default",
-	})
-	l.Live = valuesOf(t, map[string]string{"retries": "-1", "start": "2026-01-01T00:00:00Z"}) // which cannot be: used stays in force
-	check(map[string]string{"retries": "2 before", "interval": "1m0s file"})
 }

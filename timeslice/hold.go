@@ -19,6 +19,7 @@ type Hold struct {
 	Created time.Time `json:"created"`        // when the platform was added
 	Low     time.Time `json:"low,omitzero"`   // every slice before it has ended; zero before the first one
 	Own     Values    `json:"own,omitzero"`   // of the platform, set while nodes run
+	Version uint64    `json:"version,omitempty"`
 	Paused  *Pause    `json:"paused,omitempty"`
 	Removed bool      `json:"removed,omitempty"` // by hand
 }
@@ -124,7 +125,7 @@ func (p *Peer) take(h Hold, term uint64) *Hold {
 // known returns the record with what the store of the node knows, without an owner.
 func (v *View) known() Hold {
 	s := v.State
-	h := Hold{Created: v.Created, Own: s.Pending().Own, Paused: s.Paused, Removed: s.Removed && !s.ByFile}
+	h := Hold{Created: v.Created, Own: s.Pending().Own, Version: s.Version, Paused: s.Paused, Removed: s.Removed && !s.ByFile}
 	if !s.Held.Created.IsZero() {
 		h.Created = s.Held.Created
 	}

@@ -61,23 +61,34 @@ type SourceState struct {
 	Revision uint64        `json:"revision"`         // of these values
 	Passed   uint64        `json:"passed"`           // the revision that all platforms have
 	Former   []string      `json:"former,omitempty"` // platforms that are to be removed, because Defined had them before
+	Missed   []task.ID     `json:"missed,omitempty"` // cursors without the passed revision, because they were ended by hand
+	Clock    []Step        `json:"clock,omitempty"`  // the newest steps of the clock, the oldest first
+	Redo     *Redo         `json:"redo,omitempty"`   // because of the last step back; nil if there was none
 	Orders   []SourceOrder `json:"orders,omitempty"` // that no run has carried out, the oldest first
 	History  []Event       `json:"history,omitempty"`
 }
 
-// SourceOrder is a request of a person, or of a node that starts, to a source. One of Define and Set is set.
+// SourceOrder is a request of a person or a node to a source. One of Define, Set and Step is set.
 type SourceOrder struct {
 	At     time.Time         `json:"at"`
 	By     string            `json:"by,omitempty"`
 	Reason string            `json:"reason,omitempty"`
 	Define *Definition       `json:"define,omitempty"`
 	Set    map[string]string `json:"set,omitempty"` // values of the source; empty ones are unset
+	Step   *Step             `json:"step,omitempty"`
 }
 
 // Obey returns the state after the orders.
 func (s SourceState) Obey() SourceState {
 	s.History, s.Former = slices.Clone(s.History), slices.Clone(s.Former)
 	for _, o := range s.Orders {
+		if o.Step != nil {
+			if !s.HasStep(o.Step) {
+				s.stepped(*o.Step)
+				s.History = append(s.History, Event{At: o.At, By: o.By, What: fmt.Sprintf("the clock was set by %v", o.Step.By)})
+			}
+			continue
+		}
 		what := "definition of the configuration"
 		if o.Define != nil {
 			for name := range s.Defined.Platforms {
@@ -108,6 +119,7 @@ func (s SourceState) Obey() SourceState {
 func (s *SourceState) For(platform string) FromSource {
 	return FromSource{
 		Revision: s.Revision, Type: s.Defined.Type, File: s.Defined.Values, Live: s.Live, FileOwn: s.Defined.Platforms[platform], Platforms: len(s.Defined.Platforms),
+		Redo: s.Redo,
 	}
 }
 

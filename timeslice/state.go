@@ -14,6 +14,7 @@ type State struct {
 	Type     string    `json:"type"` // of the tasks of the slices
 	Layers   Layers    `json:"layers"`
 	Revision uint64    `json:"revision"`          // of the values of the source in Layers
+	Version  uint64    `json:"version,omitempty"` // how often an order has changed which values the platform has of its own, or that it was added or removed; counted when the order is given
 	Used     *Settings `json:"used,omitempty"`    // the settings in force: the newest ones that can be; nil before the first run
 	Problem  string    `json:"problem,omitempty"` // why the settings of Layers cannot be; "" if they are Used
 
@@ -21,6 +22,7 @@ type State struct {
 	First  time.Time     `json:"first,omitzero"`   // the earliest place that the cursor had
 	Ran    time.Time     `json:"ran,omitzero"`     // the time of the last run
 	Epoch  uint64        `json:"epoch,omitempty"`  // how often the cursor was moved
+	Redone uint64        `json:"redone,omitempty"` // the number of the newest redo of the source that was carried out
 	Open   []Slice       `json:"open,omitempty"`   // that had not ended at the last look, in the order in which they were made
 	Length time.Duration `json:"length,omitempty"` // of slices while the platform is behind
 	Pace   time.Duration `json:"pace,omitempty"`   // until the next look while MaxOpen slices are open
@@ -31,6 +33,8 @@ type State struct {
 	Paused      *Pause    `json:"paused,omitempty"`
 	Removed     bool      `json:"removed,omitempty"`
 	ByFile      bool      `json:"by_file,omitempty"` // the configuration has removed it
+
+	Rewound *Rewound `json:"rewound,omitempty"` // the last time; nil: never
 
 	Held   Held `json:"held,omitzero"`    // of a node with a store of its own
 	Parked bool `json:"parked,omitempty"` // the last run has made nothing, because another node holds the platform, or none
@@ -98,7 +102,8 @@ type FromSource struct {
 	Live     Values `json:"live,omitzero"`
 	FileOwn  Values `json:"file_own,omitzero"`
 
-	Platforms int `json:"platforms,omitempty"` // that the configuration of the source has
+	Platforms int   `json:"platforms,omitempty"` // that the configuration of the source has
+	Redo      *Redo `json:"redo,omitempty"`      // the newest
 }
 
 // Range is a part of the time line, half open. A zero time has no bound there.
@@ -150,11 +155,54 @@ func (s *State) Running() (running, failed int) {
 	return running, failed
 }
 
+// Give adds orders. The next run of the cursor carries them out.
+func (s *State) Give(orders ...Order) {
+	if len(orders) == 0 {
+		return
+	}
+	if from := orders[0].Source; from != nil { // it has more than an earlier one
+		s.Orders = slices.DeleteFunc(s.Orders, func(o Order) bool {
+			if o.Source != nil {
+				from.Redo = from.Redo.with(o.Source.Redo, s.Redone)
+			}
+			return o.Source != nil
+		})
+	}
+	s.Orders = append(s.Orders, orders...)
+	isChanged := false
+	for i := range orders {
+		o := &orders[i]
+		isChanged = isChanged || o.Set != nil || o.Add || o.Remove
+		if o.Take != nil {
+			s.Version = max(s.Version, o.Take.Version)
+		}
+	}
+	if isChanged || s.Version == 0 {
+		s.Version++
+	}
+}
+
+// WillBeRemoved reports whether the platform is removed after its orders.
+func (s *State) WillBeRemoved() bool {
+	is := s.Removed
+	for i := range s.Orders {
+		switch o := &s.Orders[i]; {
+		case o.Add:
+			is = false
+		case o.Remove:
+			is = true
+		case o.Take != nil:
+			is = o.Take.Removed
+		}
+	}
+	return is
+}
+
 // Pending returns the layers after the orders.
 func (s *State) Pending() Layers {
 	after := State{Revision: s.Revision, Layers: s.Layers}
 	for _, o := range s.Orders {
-		if o.Source != nil || o.Set != nil {
+		if o.Source != nil || o.Set != nil || o.Take != nil {
 			after.Orders = append(after.Orders, o)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// node is an engine with jobs, and with the types pay and mail.
+// node is an engine with jobs, and with the types pay and mail, and with brief, of which done tasks are not kept.
 type node struct {
 	*engine.Engine
 	jobs.Jobs
@@ -55,8 +55,10 @@ func (n *node) open() {
 	p := policy.DefaultType()
 	own := jobs.TypePolicy()
 	own.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{5 * time.Millisecond}}
-	set := policy.Set{Types: map[string]policy.Type{"pay": p, "mail": p, bulk.Type: own}}
-	c := engine.Config{Store: n.store, Policies: set, Handlers: map[string]task.Handler{"pay": work, "mail": work, bulk.Type: jobs.Handler(jobs.Config{})}}
+	brief := policy.DefaultType()
+	brief.Retention.Done = 0
+	set := policy.Set{Types: map[string]policy.Type{"pay": p, "mail": p, "brief": brief, bulk.Type: own}}
+	c := engine.Config{Store: n.store, Policies: set, Handlers: map[string]task.Handler{"pay": work, "mail": work, "brief": work, bulk.Type: jobs.Handler(jobs.Config{})}}
 	c.Coordinator.Clock = n.clock
 	var err error
 	if n.Engine, err = engine.Open(context.Background(), c); err != nil {
@@ -253,6 +255,52 @@ func TestAJobKeepsItsRateAndObeysOrders(t *testing.T) {
 		}
 		if _, err := n.Jobs.Pause(t.Context(), j.Name, "bert", ""); !errors.Is(err, jobs.ErrEnded) || !errors.Is(err, engine.ErrNotAllowed) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// commits counts the changes that a store has committed at each moment.
+type commits struct {
+	*memory.Store
+
+	mu sync.Mutex
+	at map[time.Time]int // guarded by mu
+}
+
+func (c *commits) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	c.mu.Lock()
+	c.at[time.Now()] += len(b.Swap)
+	c.mu.Unlock()
+	return c.Store.Commit(ctx, b)
+}
+
+// most returns the greatest number of changes at a moment, and forgets all.
+func (c *commits) most() (most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.at {
+		most = max(most, n)
+	}
+	clear(c.at)
+	return most
+}
+
+func TestAJobWithARateChangesFewTasksAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &commits{Store: memory.New(), at: make(map[time.Time]int)}
+		n := start(t, c)
+		n.add("pay", 600)
+		for rate, want := range map[float64]int{4000: 20, 1000: 10} {
+			c.most()
+			begin := time.Now()
+			s := n.run(bulk.Set, "type=pay state=error", func(j *bulk.Job) { j.Rate, j.Priority = rate, new(uint8(rate/1000)) })
+			if took := time.Since(begin).Seconds(); s.State.Changed != 600 || took < 400/rate || took > 700/rate+1 {
+				t.Errorf("at %v/s %d tasks are changed in %v s", rate, s.State.Changed, took)
+			}
+			if most := c.most(); most > want+2 { // and the task of the job
+				t.Errorf("at %v/s %d changes are committed at once", rate, most)
+			}
 		}
 	})
 }

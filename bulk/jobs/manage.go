@@ -23,6 +23,8 @@ var (
 	ErrTaken = errors.New("another bulk job has this name")
 	// ErrEnded says that a job takes no order any more. It wraps [engine.ErrNotAllowed].
 	ErrEnded = fmt.Errorf("%w: the bulk job has ended", engine.ErrNotAllowed)
+	// ErrRuns says that a job cannot be undone before it has ended. It wraps [engine.ErrNotAllowed].
+	ErrRuns = fmt.Errorf("%w: the bulk job has not ended: stop it before it is undone", engine.ErrNotAllowed)
 	// ErrBusy says that a job did not stand still for long enough to be changed.
 	ErrBusy = errors.New("the bulk job changes all the time")
 )
@@ -76,13 +78,25 @@ func (j Jobs) Start(ctx context.Context, job bulk.Job) (*Status, error) {
 		return nil, fmt.Errorf("add the bulk job %s: %w", job.Name, err)
 	}
 	s, err := j.Get(ctx, job.Name)
-	if err == nil && (s.Job.Verb != job.Verb || s.Job.By != job.By || s.Job.Reason != job.Reason || s.Job.Rate != job.Rate) {
+	if err == nil && (s.Job.Verb != job.Verb || s.Job.Of != job.Of || s.Job.By != job.By || s.Job.Reason != job.Reason || s.Job.Rate != job.Rate) {
 		err = fmt.Errorf("%w: %s", ErrTaken, job.Name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Undo makes undo a job that undoes the job with a name, which has ended. It is neither prepared nor started.
+func (j Jobs) Undo(ctx context.Context, name string, undo *bulk.Job) error {
+	of, err := j.Get(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case !of.HasEnded():
+		return fmt.Errorf("%w: %s", ErrRuns, name)
+	}
+	return undo.Undo(&of.Job, of.State.Changed)
 }
 
 // Get returns a job.
@@ -138,27 +152,35 @@ func statusOf(t *task.Task) (s *Status, err error) {
 	return s, nil
 }
 
-// List returns at most limit jobs, the newest first by their names: those with names less than before ("": from the newest). Jobs that cannot be
-// read are left out.
-func (j Jobs) List(ctx context.Context, before string, limit int) (all []*Status, err error) {
+// Names returns the names of all jobs, in their order. It reads an index.
+func (j Jobs) Names(ctx context.Context) (names []string, err error) {
 	const some = 1000
-	var names []string
 	for after := ""; ; {
 		page, err := j.engine.Keyed(ctx, bulk.Type, "", after, some)
 		if err != nil {
 			return nil, fmt.Errorf("list the bulk jobs: %w", err)
 		}
 		for _, h := range page {
-			if before == "" || h.Key < before {
-				names = append(names, h.Key)
-			}
+			names = append(names, h.Key)
 		}
-		if names = names[max(0, len(names)-limit):]; len(page) < some {
-			break
+		if len(page) < some {
+			return names, nil
 		}
 		after = page[len(page)-1].Key
 	}
-	for _, name := range slices.Backward(names) {
+}
+
+// List returns at most limit jobs, the newest first by their names: those with names less than before ("": from the newest). Jobs that cannot be
+// read are left out.
+func (j Jobs) List(ctx context.Context, before string, limit int) (all []*Status, err error) {
+	names, err := j.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if end, _ := slices.BinarySearch(names, before); before != "" {
+		names = names[:end]
+	}
+	for _, name := range slices.Backward(names[max(0, len(names)-limit):]) {
 		s, err := j.Get(ctx, name)
 		switch {
 		case errors.Is(err, ErrUnknown):

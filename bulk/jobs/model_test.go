@@ -104,9 +104,12 @@ func TestRandomJobsDoWhatALoopDoes(t *testing.T) {
 			m := newModel(t, open)
 			m.populate()
 			for i := range 4 {
-				m.compare(i % 2 * 4)
+				m.compare(m.verb(), i%2*4)
 			}
-			m.contend(6)
+			m.compare(bulk.Erase, 6)
+			m.compare(m.verb(), 0)
+			m.contend(bulk.Set, 6)
+			m.contend([]bulk.Verb{bulk.Resume, bulk.Fail, bulk.Cancel}[m.rng.IntN(3)], 6)
 			if m.weather.rage(0) == 0 { // the last job makes more than enough of them
 				t.Error("no call of the store has failed")
 			}
@@ -229,14 +232,33 @@ func rules() map[bulk.Verb]rule {
 		bulk.Reschedule: {open, []task.State{task.Waiting, task.Error}},
 		bulk.Set:        {open, open},
 		bulk.Delete:     {gone, gone},
+		bulk.Erase:      {append(gone, task.Error), append(gone, task.Error)},
 	}
 }
 
-// compare runs a random job while one of so many calls of the store fails, and compares the tasks before and after it.
-func (m *model) compare(oneIn int) {
+// verb returns a random verb.
+func (m *model) verb() bulk.Verb { return slices.Sorted(maps.Keys(rules()))[m.rng.IntN(len(rules()))] }
+
+// disturb gives a job a random order. It fails now and then.
+func (m *model) disturb(name string) {
+	m.t.Helper()
+	ctx := m.t.Context()
+	s, err := m.Jobs.Get(ctx, name)
+	switch {
+	case err != nil:
+	case s.Phase == jobs.Paused:
+		_, _ = m.Continue(ctx, name, "bert", "")
+	case m.rng.IntN(2) == 0:
+		_, _ = m.Jobs.Pause(ctx, name, "bert", "")
+	default:
+		_, _ = m.SetRate(ctx, name, float64(1e5+m.rng.IntN(1e5)), "bert")
+	}
+}
+
+// compare runs a random job with a verb while one of so many calls of the store fails and people give it orders, and compares the tasks before and after it.
+func (m *model) compare(verb bulk.Verb, oneIn int) {
 	m.t.Helper()
 	before := m.rows()
-	verb := slices.Sorted(maps.Keys(rules()))[m.rng.IntN(len(rules()))]
 	clauses, hasStates := m.where()
 	texts := make([]string, len(clauses))
 	for i, c := range clauses {
@@ -257,8 +279,12 @@ func (m *model) compare(oneIn int) {
 	}
 	m.weather.rage(oneIn)
 	var s *jobs.Status
+	orders := m.rng.IntN(20)
 	m.await("the end of a job", func() (ended bool) {
-		s, ended = m.ended(j.Name)
+		if s, ended = m.ended(j.Name); !ended && (orders > 0 || s != nil && s.Phase == jobs.Paused) {
+			m.disturb(j.Name)
+			orders--
+		}
 		return ended
 	})
 	m.weather.rage(0)
@@ -269,7 +295,8 @@ func (m *model) compare(oneIn int) {
 		for _, c := range clauses {
 			selected = selected && c.holds(was)
 		}
-		can := slices.Contains(rules()[verb].can, was.State)
+		can, isErased := slices.Contains(rules()[verb].can, was.State), was.Erased() != nil
+		selected, can = selected && !(isErased && verb == bulk.Erase), can && (!isErased || verb == bulk.Delete)
 		switch {
 		case selected && can:
 			changed++
@@ -285,14 +312,19 @@ func (m *model) compare(oneIn int) {
 	}
 }
 
-// contend runs a job that sets values of tasks while others do the same and one of so many calls of the store fails. The history of each task has the
+// contend runs a job with a verb while others set values of the tasks and one of so many calls of the store fails. The history of each task has the
 // change of the job once.
-func (m *model) contend(oneIn int) {
+func (m *model) contend(verb bulk.Verb, oneIn int) {
 	m.t.Helper()
-	open := rules()[bulk.Set].can
 	before := m.rows()
-	maps.DeleteFunc(before, func(_ task.ID, t *task.Task) bool { return !slices.Contains(open, t.State) })
-	j := m.prepare(bulk.Set, "type=*", func(j *bulk.Job) { j.By, j.Headers = "the job", map[string]*string{"job": new(j.Name)} })
+	maps.DeleteFunc(before, func(_ task.ID, t *task.Task) bool {
+		return !slices.Contains(rules()[verb].selects, t.State) || t.Erased() != nil
+	})
+	j := m.prepare(verb, "type=*", func(j *bulk.Job) {
+		if j.By = "the job"; verb == bulk.Set {
+			j.Headers = map[string]*string{"job": new(j.Name)}
+		}
+	})
 	if _, err := m.Start(m.t.Context(), j); err != nil {
 		m.t.Fatal(err)
 	}
@@ -313,17 +345,17 @@ func (m *model) contend(oneIn int) {
 	})
 	m.weather.rage(0)
 	if s.Phase != jobs.Done || s.State.Changed != int64(len(before)) || s.State.Done() != s.State.Changed {
-		m.t.Fatalf("want %d changed, got %s %+v", len(before), s.Phase, s.State)
+		m.t.Fatalf("%s: want %d changed, got %s %+v", verb, len(before), s.Phase, s.State)
 	}
 	for id, t := range m.rows() {
 		times := 0
 		for _, a := range t.History {
-			if strings.HasPrefix(a.Error, "by the job: ") {
+			if a.By == "the job" && a.Job == j.Name {
 				times++
 			}
 		}
 		if want := before[id] != nil; (times == 1) != want || times > 1 {
-			m.t.Fatalf("the job has set %d times: %+v", times, t)
+			m.t.Fatalf("%s has changed it %d times: %+v", verb, times, t)
 		}
 	}
 }
@@ -332,6 +364,24 @@ func (m *model) contend(oneIn int) {
 func (m *model) ended(name string) (*jobs.Status, bool) {
 	s, err := m.Jobs.Get(m.t.Context(), name)
 	return s, err == nil && s.HasEnded()
+}
+
+// wronglyErased is wrong for a task that the job should have erased.
+func wronglyErased(j *bulk.Job, was, is *task.Task) string {
+	state := was.State
+	if state == task.Error {
+		state = task.Failed
+	}
+	r := is.Erased()
+	switch {
+	case is.Version != was.Version+1 || is.State != state || is.Type != was.Type || is.Priority != was.Priority:
+		return "it was not changed once, or has another state, type or priority"
+	case r == nil || r.Job != j.Name || r.By != j.By || !r.StartedAt.Equal(was.UpdatedAt) || !r.EndedAt.Equal(is.UpdatedAt):
+		return "it has no receipt, or a wrong one"
+	case len(is.Payload)+len(is.Result)+len(is.Headers)+len(is.LastError)+len(is.Key) > 0:
+		return "it has some content"
+	}
+	return ""
 }
 
 // wrong names the difference between a task and the task that the job should have made of it; "" is none. A ready task that is set waits for a
@@ -347,6 +397,8 @@ func wrong(j *bulk.Job, was, is *task.Task, isChanged bool) string {
 		return "it is gone, or still there"
 	case is == nil:
 		return ""
+	case j.Verb == bulk.Erase:
+		return wronglyErased(j, was, is)
 	case is.Version != was.Version+1 && (!isMoved || is.Version != was.Version+2):
 		return "it was not changed once"
 	case string(is.Payload) != string(was.Payload) || is.Type != was.Type || is.Headers["tenant"] != was.Headers["tenant"]:

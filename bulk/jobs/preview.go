@@ -3,10 +3,12 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -18,6 +20,8 @@ const (
 	previewKinds   = 20
 	previewSamples = 10
 	mostKinds      = 10_000
+	previewChunk   = 500
+	previewWhole   = 2000 // rows that are read with their payloads at most
 )
 
 // Preview says which tasks a job would change.
@@ -28,7 +32,17 @@ type Preview struct {
 	States   map[task.State]int64
 	Kinds    []Kind       // of their errors, those of most tasks first
 	Samples  []*task.Task // the newest of the tasks, without payload and result
+
+	// Left are the tasks that a job cannot undo which it is to undo, by the reason.
+	Left map[string]int64
+
+	// TooLarge are the tasks that a job that sets values would change, and that could not be undone, because a payload or headers are too large to be kept.
+	// OfFirst is how many tasks were looked at for that.
+	TooLarge, OfFirst int64
 }
+
+// gone is the reason for tasks that a job has changed, and that are not in a state any more in which that can be undone.
+const gone = "it has gone on since, or is gone"
 
 // Kind are the tasks of a preview with an error of one kind.
 type Kind struct {
@@ -54,9 +68,12 @@ func (j Jobs) Preview(ctx context.Context, job *bulk.Job) (p Preview, err error)
 			return p, err
 		}
 		for _, t := range found.Tasks {
-			if bulk.Selects(t) {
-				p.add(kinds, t)
+			if job.Selects(t) {
+				p.look(job, kinds, t)
 			}
+		}
+		if err := p.size(ctx, j.engine, job, found.Tasks); err != nil {
+			return p, err
 		}
 		p.Read += int64(found.Read)
 		if before = found.Next; before.IsZero() {
@@ -67,6 +84,9 @@ func (j Jobs) Preview(ctx context.Context, job *bulk.Job) (p Preview, err error)
 			break
 		}
 	}
+	if p.Complete {
+		p.leave(gone, job.OfChanged-p.Selected())
+	}
 	for _, k := range kinds {
 		p.Kinds = append(p.Kinds, *k)
 	}
@@ -76,6 +96,69 @@ func (j Jobs) Preview(ctx context.Context, job *bulk.Job) (p Preview, err error)
 		p.Kinds[i].Pattern = task.ErrorPattern(p.Kinds[i].Error)
 	}
 	return p, nil
+}
+
+// size counts the tasks that a job selects among some, and that are too large to be undone.
+func (p *Preview) size(ctx context.Context, e *engine.Engine, job *bulk.Job, all []*task.Task) error {
+	v := engine.Values{Payload: job.Payload, Headers: job.Headers}
+	if job.Verb != bulk.Set || v.Payload == nil && len(v.Headers) == 0 {
+		return nil
+	}
+	some := slices.DeleteFunc(slices.Clone(all), func(t *task.Task) bool { return !job.Selects(t) })
+	for some := range slices.Chunk(some, previewChunk) {
+		if v.Payload != nil && p.OfFirst+int64(len(some)) > previewWhole {
+			return nil
+		}
+		n, err := e.TooLargeToUndo(ctx, v, some)
+		if err != nil {
+			return err
+		}
+		p.TooLarge, p.OfFirst = p.TooLarge+int64(n), p.OfFirst+int64(len(some))
+	}
+	return nil
+}
+
+// Lost returns the tasks that could not be undone, by the reason.
+func (p *Preview) Lost() map[string]int64 {
+	if p.TooLarge == 0 {
+		return nil
+	}
+	reason := "what it has is too large to be kept"
+	if !p.Complete || p.OfFirst < p.Tasks {
+		reason = fmt.Sprintf("%s (of the newest %d, others were not looked at)", reason, p.OfFirst)
+	}
+	return map[string]int64{reason: p.TooLarge}
+}
+
+// look counts a task that a job selects.
+func (p *Preview) look(job *bulk.Job, kinds map[task.ErrorKind]*Kind, t *task.Task) {
+	if job.Verb == bulk.Undo {
+		if _, err := t.Undoable(job.Of); err != nil {
+			p.leave(err.Error(), 1)
+			return
+		}
+	}
+	p.add(kinds, t)
+}
+
+// Selected returns how many tasks a job selects, including the tasks that it will not change.
+func (p *Preview) Selected() int64 {
+	n := p.Tasks
+	for _, left := range p.Left {
+		n += left
+	}
+	return n
+}
+
+// leave counts tasks that stay as they are.
+func (p *Preview) leave(reason string, n int64) {
+	if n <= 0 {
+		return
+	}
+	if p.Left == nil {
+		p.Left = make(map[string]int64)
+	}
+	p.Left[reason] += n
 }
 
 // add counts a task.

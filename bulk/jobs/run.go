@@ -18,6 +18,10 @@ const (
 	planSize = 1000 // tasks of a plan at most
 	pageSize = 5000 // tasks that are looked for at once at most
 	maxTries = 10   // how often a task is tried that changes meanwhile
+
+	groupsPerSecond = 200 // groups of tasks that a job with a rate changes
+	leastAtOnce     = 10  // tasks of a group at least
+	paced           = 0.7 // the part of the time of a plan in which its tasks are changed; in the rest the next ones are found
 )
 
 // run is one run of a job. The goroutine of the handler owns it.
@@ -30,8 +34,8 @@ type run struct {
 	action engine.Action
 	state  bulk.State
 
-	resumed bool      // the plan is one of an earlier run
-	was     time.Time // the PlanAt of that run
+	resumed bool        // the plan is one of an earlier run
+	last    *bulk.State // how far the run is if it ends here; nil before its first plan
 
 	page  []*task.Task           // found, and in no plan: below the cursor
 	below task.ID                // where to look when page is empty; zero at the end
@@ -41,7 +45,8 @@ type run struct {
 	next  time.Time              // when the next plan may be carried out, by the rate
 }
 
-func newRun(c Config, e *engine.Engine, t *task.Task) (*run, error) {
+// newRun returns a run of the job t. An earlier one may have left a state that the checkpoint does not have.
+func newRun(c Config, e *engine.Engine, t *task.Task, left *leftovers) (*run, error) {
 	j, err := bulk.Decode(t.Payload)
 	if err != nil {
 		return nil, err
@@ -49,6 +54,10 @@ func newRun(c Config, e *engine.Engine, t *task.Task) (*run, error) {
 	r := &run{Config: c, engine: e, job: j, rows: make(map[task.ID]*task.Task)}
 	if r.state, err = bulk.DecodeState(t.Checkpoint()); err != nil {
 		return nil, err
+	}
+	r.state = left.since(t.ID, r.state)
+	if !r.state.Ended.IsZero() { // it has no filter any more, see forget
+		return r, nil
 	}
 	if r.where, err = j.Filter(); err != nil {
 		return nil, err
@@ -86,13 +95,19 @@ func (r *run) do(ctx context.Context) error {
 			return err
 		}
 		var err error
-		if again, err = r.carryOut(ctx); err != nil {
+		again, err = r.carryOut(ctx)
+		last := r.state
+		last.Plan = again
+		if r.last = &last; err != nil {
 			return err
 		}
-		r.state.Plan, r.resumed, r.was = nil, false, time.Time{}
+		r.state.Plan, r.resumed = nil, false
 	}
 	if !r.job.Paused || r.job.Stopped {
 		r.state.Plan, r.state.Stopped, r.state.Ended = nil, r.job.Stopped, task.Stamp(r.engine.Now())
+		if r.job.Verb == bulk.Undo && !r.job.Stopped { // those of which the state says that they have changed since
+			r.state.Skipped += max(0, r.job.OfChanged-r.state.Done())
+		}
 	}
 	r.report(ctx)
 	return nil
@@ -112,9 +127,9 @@ func (r *run) save(ctx context.Context) error {
 }
 
 // settle looks at the plan of an earlier run that has not come to its end. It counts the tasks that have changed since, and keeps the
-// others. These are not tried again if they change: that may be the work of the earlier run, which may still have changes under way.
+// others. The earlier run may still have changes under way.
 func (r *run) settle(ctx context.Context) error {
-	r.was, r.resumed = r.state.PlanAt, true
+	r.resumed = true
 	var left bulk.Plan
 	for _, ref := range r.state.Plan {
 		t, err := r.get(ctx, ref.ID)
@@ -145,21 +160,23 @@ func (r *run) get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return t, nil
 }
 
-// isOwn reports whether the plan has changed a task: by its newest change, or by the history, which has each change of values.
-func (r *run) isOwn(t *task.Task, ref task.Ref) bool {
-	isPlan := func(at time.Time) bool { return at.Equal(r.state.PlanAt) || at.Equal(r.was) }
-	switch {
-	case t == nil:
-		return false
-	case t.Version == ref.Version+1:
-		return isPlan(t.UpdatedAt)
-	}
-	return r.job.Verb == bulk.Set && slices.ContainsFunc(t.History, func(a task.Attempt) bool { return a.Outcome == task.Edited && isPlan(a.EndedAt) })
+// isOwn reports whether the job has changed a task: its history says so. An entry from long before the order is of another job, which had the same name.
+func (r *run) isOwn(t *task.Task) bool {
+	return t != nil && slices.ContainsFunc(t.History, func(a task.Attempt) bool {
+		return a.Outcome.ByPeople() && a.Job == r.job.Name && a.EndedAt.After(r.job.Ordered.Add(-keep/2))
+	})
 }
 
-// isKnown reports whether the history of a task says which plans have changed it.
-func (r *run) isKnown(t *task.Task) bool {
-	return r.job.Verb == bulk.Set && t != nil && len(t.History) < task.MaxHistory
+// isKnown reports whether the history of a task, which has left a version, has all of the changes since then. Each has two entries at most: the end of an
+// attempt, and the change by a person that has ended it. An erased task keeps its receipt.
+func (r *run) isKnown(t *task.Task, since uint64) bool {
+	switch {
+	case r.job.Verb == bulk.Erase, r.job.Verb == bulk.Delete && t != nil:
+		return true
+	case t == nil || t.Tombstone:
+		return false
+	}
+	return len(t.History) < task.MaxHistory || 2*(t.Version-since) <= task.MaxHistory
 }
 
 // size returns how many tasks a plan may have, and how many are looked for at once.
@@ -212,7 +229,7 @@ func (r *run) look(ctx context.Context, limit int) error {
 	}
 	r.state.Read += int64(found.Read)
 	for _, t := range found.Tasks {
-		if bulk.Selects(t) {
+		if r.job.Selects(t) {
 			r.page = append(r.page, t)
 		}
 	}
@@ -220,39 +237,61 @@ func (r *run) look(ctx context.Context, limit int) error {
 	return context.Cause(ctx)
 }
 
-// carryOut changes the tasks of the plan. It returns those that have changed meanwhile and are to be tried again.
+// change changes tasks. With a rate it changes a few at a time, spread over most of the time that the rate allows for all of them: tasks that run wait for no
+// more than these few in the commits that they share.
+func (r *run) change(ctx context.Context, targets []engine.Target) []engine.Outcome {
+	if r.job.Rate == 0 {
+		return r.engine.DoMany(ctx, r.state.PlanAt, r.action, targets)
+	}
+	outcomes, begin, few := make([]engine.Outcome, 0, len(targets)), time.Now(), max(leastAtOnce, int(r.job.Rate/groupsPerSecond))
+	for some := range slices.Chunk(targets, few) {
+		after := time.Duration(paced * float64(len(outcomes)) / r.job.Rate * float64(time.Second))
+		_ = wakeup.Sleep(ctx, time.Until(begin.Add(after))) // DoMany changes nothing when ctx has ended
+		outcomes = append(outcomes, r.engine.DoMany(ctx, r.state.PlanAt, r.action, some)...)
+	}
+	return outcomes
+}
+
+// carryOut changes the tasks of the plan. It returns those that have changed meanwhile and are to be tried again and, with an error, those of
+// which the outcome is open.
 func (r *run) carryOut(ctx context.Context) (again bulk.Plan, err error) {
 	targets := make([]engine.Target, len(r.state.Plan))
 	for i, ref := range r.state.Plan {
 		targets[i] = engine.Target{Ref: ref, Row: r.rows[ref.ID]}
 	}
-	outcomes := r.engine.DoMany(ctx, r.state.PlanAt, r.action, targets)
+	outcomes := r.change(ctx, targets)
 	clear(r.rows)
 	tries := make(map[task.ID]int)
+	open := func(ref task.Ref, reason error) {
+		again = append(again, ref)
+		if err == nil {
+			err = reason
+		}
+	}
 	for i := range outcomes {
 		switch one, ref := &outcomes[i], targets[i].Ref; {
 		case one.Err == nil:
 			r.state.Changed++
-			if r.Changed != nil && r.job.Verb != bulk.Set && r.job.Verb != bulk.Delete {
+			if r.Changed != nil && !slices.Contains([]bulk.Verb{bulk.Set, bulk.Delete, bulk.Erase, bulk.Undo}, r.job.Verb) {
 				r.Changed(one.Row)
 			}
 		case errors.Is(one.Err, engine.ErrNotAllowed), errors.Is(one.Err, engine.ErrInvalid):
 			r.refuse(ctx, ref.ID, one.Err)
 		case errors.Is(one.Err, engine.ErrStale), errors.Is(one.Err, task.ErrNotFound):
 			next, err := r.changed(ctx, ref)
-			if err != nil {
-				return nil, err
-			}
-			if next != nil {
+			switch {
+			case err != nil:
+				open(ref, err)
+			case next != nil:
 				tries[ref.ID] = r.tries[ref.ID] + 1
 				again = append(again, *next)
 			}
 		default:
-			return nil, fmt.Errorf("%s task %v: %w", r.job.Verb, ref.ID, one.Err)
+			open(ref, fmt.Errorf("%s task %v: %w", r.job.Verb, ref.ID, one.Err))
 		}
 	}
 	r.tries = tries
-	return again, nil
+	return again, err
 }
 
 func (r *run) refuse(ctx context.Context, id task.ID, reason error) {
@@ -273,11 +312,11 @@ func (r *run) changed(ctx context.Context, ref task.Ref) (again *task.Ref, err e
 // run is tried again only if that has not changed it for sure: it cannot do so any more.
 func (r *run) decide(ctx context.Context, t *task.Task, ref task.Ref) (again *task.Ref) {
 	switch {
-	case r.isOwn(t, ref), r.resumed && t == nil && r.job.Verb == bulk.Delete:
+	case r.isOwn(t), r.resumed && t == nil && r.job.Verb == bulk.Delete:
 		r.state.Changed++
-	case r.resumed && !r.isKnown(t):
+	case r.resumed && !r.isKnown(t, ref.Version):
 		r.state.Unclear++
-	case t == nil || !r.where.Selects(t):
+	case t == nil || !r.where.Selects(t) || !r.job.Selects(t):
 		r.state.Skipped++
 	case r.tries[ref.ID]+1 >= maxTries:
 		r.refuse(ctx, ref.ID, fmt.Errorf("%w, %d times in a row", engine.ErrStale, maxTries))

@@ -221,6 +221,16 @@ type grant struct {
 	tokens        int
 }
 
+// drawPatiently repeats a draw that fails, since another node may hold a lock for longer than the patience for it. A draw that fails grants nothing.
+func drawPatiently(ctx context.Context, node coord.Rates, d coord.Draw) (drawn []coord.Drawn, err error) {
+	for range 10 {
+		if drawn, err = node.Draw(ctx, d); err == nil {
+			break
+		}
+	}
+	return drawn, err
+}
+
 // ratesWindow draws at random from several nodes. The tokens of draws that lie within some time were
 // granted in that time, by any clock of the same speed.
 func ratesWindow(e *rates) {
@@ -239,7 +249,7 @@ func ratesWindow(e *rates) {
 			wg.Go(func() {
 				for i, n := range random {
 					after := time.Since(start)
-					drawn, err := node.Draw(e.Context(), coord.Draw{Name: fmt.Sprint("rate ", round), Interval: interval, Burst: burst, Tokens: n})
+					drawn, err := drawPatiently(e.Context(), node, coord.Draw{Name: fmt.Sprint("rate ", round), Interval: interval, Burst: burst, Tokens: n})
 					if err != nil {
 						e.Error(err)
 						return

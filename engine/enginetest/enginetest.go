@@ -67,9 +67,12 @@ func Run(t *testing.T, c Config) {
 		{"children", childrenScenarios},
 		{"processes", processScenarios},
 		{"forests", forestScenarios},
+		{"documents", documentScenarios},
 		{"new children", newChildrenScenarios},
+		{"after", afterScenarios},
 		{"unique", uniqueScenarios},
 		{"search", searchScenarios},
+		{"search attributes", attributeScenarios},
 	}...)
 }
 

@@ -80,7 +80,7 @@ var maxBacklogScenarios = []scenario{
 		release := make(chan struct{})
 		n.start(capped(policy.Backlog{Max: 5, WhenFull: policy.DropOldest}), map[string]handle{"mail": until(release)})
 		running := n.submit(mail(0))[0]
-		n.eventually("it runs", func() bool { return n.get(running).State == task.Processing })
+		n.eventually("it runs", func() bool { return n.ledger.runs(running) == 1 })
 		var ids []task.ID
 		for range 12 {
 			ids = append(ids, n.submit(mail(0))...)

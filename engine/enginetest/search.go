@@ -26,7 +26,9 @@ var searchScenarios = []scenario{
 }
 
 // RunSearch runs the scenarios of searches alone, for stores that do not run all of [Run].
-func RunSearch(t *testing.T, c Config) { runSections(t, c, section{"search", searchScenarios}) }
+func RunSearch(t *testing.T, c Config) {
+	runSections(t, c, section{"search", searchScenarios}, section{"search attributes", attributeScenarios})
+}
 
 // searches compares searches by random filters with a scan. Its rows have no handler, so that only it changes them.
 type searches struct {

@@ -78,7 +78,7 @@ func (s *searches) edit(t *task.Task) task.Change {
 	next := slices.DeleteFunc(task.States(), func(to task.State) bool { return to == task.Processing || !t.State.CanBecome(to) })
 	switch {
 	case (t.State.Live() || t.State == task.Error) && s.rand.IntN(4) == 0:
-		c.To, c.Put = task.Waiting, &task.Put{Was: "something", Priority: new(uint8(s.rand.IntN(10)))}
+		c.To, c.Put = task.Waiting, &task.Put{Priority: new(uint8(s.rand.IntN(10)))}
 		if t.State == task.Error {
 			c.To = task.Error
 		}

@@ -29,9 +29,10 @@ type Config struct {
 	// Ended when it is durable that a task is done or has been given up. Both may be nil.
 	Started func(Start)
 	Ended   func(End)
-	// Sampled is called every SampleEvery, if both are set.
+	// Sampled is called every SampleEvery, if both are set, until SampleUntil; 0 is until the end.
 	Sampled     func(Sample)
 	SampleEvery time.Duration
+	SampleUntil time.Duration
 }
 
 // Arrival is one task: the time of its submit and the work of its handler.
@@ -241,5 +242,7 @@ func (s *simulation) sample() {
 		At: s.since(), Queued: s.store.ready, Running: s.shell.Core().Busy(),
 		CPU: s.cores.busy, Commits: s.use.commits, Written: s.disk.written,
 	})
-	s.at(s.now+int64(s.config.SampleEvery), s.sample)
+	if s.config.SampleUntil == 0 || s.since() < s.config.SampleUntil {
+		s.at(s.now+int64(s.config.SampleEvery), s.sample)
+	}
 }

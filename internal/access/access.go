@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/pattern"
 )
 
 // Role is a set of rights of a token.
@@ -64,10 +66,7 @@ func (t *Token) IsForAll() bool { return len(t.Types) == 0 }
 
 // IsFor reports whether the token is for a type of tasks.
 func (t *Token) IsFor(typ string) bool {
-	return t.IsForAll() || slices.ContainsFunc(t.Types, func(pattern string) bool {
-		begin, isPrefix := strings.CutSuffix(pattern, "*")
-		return pattern == typ || isPrefix && strings.HasPrefix(typ, begin)
-	})
+	return t.IsForAll() || pattern.AnyMatches(t.Types, typ)
 }
 
 // Check returns an error if the token cannot be as it is. The error completes a sentence about it.

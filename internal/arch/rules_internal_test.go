@@ -30,6 +30,10 @@ var internalRules = []rule{
 		Why: "a name is looked for alike wherever it may be misspelled",
 	},
 	{
+		Of:  "internal/pattern",
+		Why: "a pattern stands for the same names wherever it is configured",
+	},
+	{
 		Of:  "internal/objective",
 		Why: "an objective is read alike whatever is measured or planned by it",
 	},
@@ -72,6 +76,20 @@ var internalRules = []rule{
 		Why: "tests of all kinds stop processes",
 	},
 	{
+		Of:  "internal/npmtest",
+		Why: "tests of all kinds use packages of npm",
+	},
+	{
+		Of:  "internal/oidctest",
+		May: []string{"internal/npmtest"},
+		Why: "a provider for tests does not depend on the pages",
+	},
+	{
+		Of:  "internal/browsertest",
+		May: []string{"internal/npmtest"},
+		Why: "a browser for tests does not depend on the pages",
+	},
+	{
 		Of:  "internal/servertest",
 		Why: "processes for tests do not depend on the tests",
 	},
@@ -94,6 +112,7 @@ var internalRules = []rule{
 	},
 	{
 		Of:  "internal/access",
+		May: []string{"internal/pattern"},
 		Why: "who may do what is decided without a server, and tokens are changed without a node",
 	},
 	{

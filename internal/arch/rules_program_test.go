@@ -51,6 +51,12 @@ var programRules = []rule{
 		Why: "main calls the command line and nothing else, and each package below it has a rule of its own",
 	},
 	{
+		Of:  "cmd/taskengine/internal/top",
+		May: []string{"dashboard", "internal/terminal", "internal/units", "server/proto/taskengine/v1"},
+		Out: []string{"github.com/rivo/uniseg", "golang.org/x/term", "google.golang.org/protobuf"},
+		Why: "a terminal shows the numbers of the dashboard, and others ask the node",
+	},
+	{
 		Of: "cmd/taskengine/internal/cli",
 		May: []string{
 			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "filter", "policy", "task", "internal/machine", "internal/terminal",
@@ -82,8 +88,8 @@ var programRules = []rule{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors", "cmd/taskengine/internal/hooks",
-			"bulk", "bulk/jobs", "cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "coord/guid", "coord/kafka", "coord/postgres",
-			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/redact", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "server/peer", "server/tokens", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog",
+			"bulk", "bulk/jobs", "capacity", "cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "dashboard", "coord/guid", "coord/kafka", "coord/postgres",
+			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/redact", "internal/tlsfiles", "internal/wakeup", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "server/peer", "server/tokens", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog", "dashboard/oidc", "coord/secret",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

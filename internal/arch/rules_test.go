@@ -207,6 +207,11 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Why: "a port uses the types of tasks and nothing else",
 	},
 	{
+		Of:  "coord/secret",
+		May: []string{"coord"},
+		Why: "a secret of a cluster is kept without its coordinator",
+	},
+	{
 		Of:  "coord/record",
 		May: []string{"coord", "storage"},
 		Why: "what the nodes of a store have in common is recorded by the two ports, and no backend",
@@ -280,7 +285,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	},
 	{
 		Of:  "plugins/internal/calls",
-		May: []string{"task", "plugins/internal/wire"},
+		May: []string{"task", "internal/pattern", "plugins/internal/wire"},
 		Why: "the translation of messages has no state and knows no host",
 	},
 	{
@@ -348,7 +353,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	},
 	{
 		Of:  "handlers/internal/answer",
-		May: []string{"task", "internal/suggest"},
+		May: []string{"task", "internal/pattern", "internal/suggest"},
 		Why: "a document is read without the command or the server that wrote it",
 	},
 	{
@@ -361,8 +366,20 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
 	},
 	{
+		Of:  "dashboard/oidc",
+		May: []string{"internal/access"},
+		Out: []string{"github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"},
+		Why: "who somebody is at a provider is found out without the pages",
+	},
+	{
+		Of:  "dashboard",
+		May: []string{"dashboard/oidc", "filter", "internal/access", "internal/chart", "internal/redact", "internal/terminal", "internal/units", "server/proto/..."},
+		Out: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		Why: "pages ask the API as every client does; they know no engine and no server",
+	},
+	{
 		Of:  "server/peer",
-		May: []string{"coord", "task", "internal/access", "internal/ratelog", "server/proto/..."},
+		May: []string{"coord", "coord/secret", "task", "internal/access", "internal/ratelog", "server/proto/..."},
 		Out: []string{"connectrpc.com/connect"},
 		Why: "nodes ask each other without the engine that answers",
 	},
@@ -414,7 +431,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	},
 	{
 		Of:  "tasklog",
-		May: []string{"task", "internal/wakeup"},
+		May: []string{"codec", "storage", "task", "internal/wakeup"},
 		Why: "lines are kept by task; cmd/taskengine connects the code that logs and reads them",
 	},
 	{
@@ -436,7 +453,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 
 // onlyBy has for a package, and the packages below it, the only packages that may import them.
 var onlyBy = map[string][]string{
-	"server":   {"client", "server/...", "cmd/..."},
+	"server":   {"client", "dashboard", "server/...", "cmd/..."},
 	"bench":    {"bench/...", "cmd/..."},
 	"capacity": {"cmd/..."},
 	"cmd":      {"cmd/..."},

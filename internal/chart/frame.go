@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"slices"
+	"strings"
 )
 
 // Sizes of drawings, in pixels at their natural size.
@@ -205,6 +206,9 @@ func (c *canvas) drawLine(l *Line) *element {
 			dot.add(shape(l.Style, x, y))
 		}
 		dots.add(dot.add(el("circle", "class", "aim", "cx", x, "cy", y, "r", aimRadius)))
+	}
+	if first, _, more := strings.Cut(stroke.String(), "L"); !more && first != "" {
+		stroke.WriteString("L" + first[1:]) // the round ends of a line without a length are a dot
 	}
 	if stroke.Len() > 0 {
 		g.add(el("path", "class", "stroke", "d", stroke.String()))

@@ -84,15 +84,38 @@ func (s *Server) URL(database string) string {
 	return databaseURL(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), database)
 }
 
+// administer executes a statement in the database postgres. It keeps one connection for the next call.
 func (s *Server) administer(statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
 	defer cancel()
-	conn, err := s.connect(ctx, s.port)
+	conn, err := s.administrator(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, statement)
-	return errors.Join(err, conn.Close(ctx))
+	if _, err = conn.Exec(ctx, statement); err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	s.mu.Lock()
+	if s.idle == nil && s.postgres != nil {
+		s.idle, conn = conn, nil
+	}
+	s.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	return conn.Close(ctx)
+}
+
+// administrator returns the connection that is kept, if it is idle and alive, else a new one.
+func (s *Server) administrator(ctx context.Context) (*pgx.Conn, error) {
+	s.mu.Lock()
+	conn := s.idle
+	s.idle = nil
+	s.mu.Unlock()
+	if conn != nil && conn.Ping(ctx) == nil {
+		return conn, nil
+	}
+	return s.connect(ctx, s.port)
 }
 
 func databaseURL(address, database string) string {

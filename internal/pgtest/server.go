@@ -29,6 +29,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
@@ -52,6 +54,7 @@ type Server struct {
 	mu       sync.Mutex
 	postgres *servertest.Process // guarded by mu: nil while the server is down
 	closed   bool                // guarded by mu
+	idle     *pgx.Conn           // guarded by mu: a connection for statements of administer, or nil
 }
 
 // Start starts a new server with settings such as "max_connections=500" and returns when it
@@ -89,6 +92,8 @@ func start(settings []string) (*Server, error) {
 		"fsync=on",
 		"synchronous_commit=on",
 		"full_page_writes=on",
+		// A quarter of the processor time of a new connection is to load the library of PL/pgSQL.
+		"shared_preload_libraries=plpgsql",
 	}, settings...)}
 	if err := s.create(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -184,7 +189,7 @@ func (s *Server) stop(signal syscall.Signal) error {
 		return errors.New("the server is not running")
 	}
 	p := s.postgres
-	s.postgres = nil
+	s.postgres, s.idle = nil, nil // the server ends its connections
 	return p.End(signal)
 }
 
@@ -259,7 +264,7 @@ func (s *Server) Close() error {
 	var stopped error
 	if s.postgres != nil {
 		stopped = s.postgres.End(syscall.SIGINT)
-		s.postgres = nil
+		s.postgres, s.idle = nil, nil
 	}
 	if err := errors.Join(stopped, s.group.Close()); err != nil {
 		return fmt.Errorf("pgtest: stopping PostgreSQL: %w", err)

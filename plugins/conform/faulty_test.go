@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +38,7 @@ type faulty struct {
 type seen struct {
 	batched int                  // tasks of the type batch
 	begins  map[uint64]time.Time // when runs of the type hang begin
+	documents
 }
 
 // link is the handler's end of the stream.
@@ -186,7 +188,8 @@ func (f faulty) serve(l link) int {
 	if err := l.send(first); err != nil {
 		return 1
 	}
-	f.seen = &seen{begins: make(map[uint64]time.Time)}
+	f.seen = &seen{begins: make(map[uint64]time.Time), documents: documents{asked: make(map[uint64]*documentTask), held: make(map[uint64]*wire.Finish)}}
+	f.seen.unsupported = !slices.Contains(w.GetWelcome().GetFeatures(), "documents")
 	afterRun := false
 	for {
 		frame, strange, err := l.recv()
@@ -230,9 +233,11 @@ func (f faulty) greeting(w *wire.Welcome) *wire.FromHandler {
 	case "no types":
 		hello.Types = nil
 	case "nonsense":
-		hello.Types = strings.Fields("echo json describe error throw doubt unencodable snooze again rerun ended wait hang log print progress checkpoint keep await flow children family signals check fan batch big exit")
+		hello.Types = strings.Fields("echo json describe error throw doubt unencodable snooze again rerun ended wait hang log print progress checkpoint keep await flow children family signals check documents fan batch big exit")
 	case "is slow":
 		hello.Types = strings.Fields("echo describe hang batch")
+	case "no fault with documents", anyVersion, noZero, doubles, noTimes, ignoresError, ignoresTerms:
+		hello.Types = strings.Fields("echo describe documents")
 	case "progress comes late":
 		hello.Types = strings.Fields("echo describe progress")
 	case "too many slots":
@@ -266,7 +271,14 @@ func (f faulty) answers(frame *wire.ToHandler) (out []*wire.FromHandler) {
 		runs = nil
 	}
 	for _, r := range runs {
+		if r.GetType() == "documents" && f.usesDocuments() {
+			out = append(out, f.seen.begin(f.fault, r))
+			continue
+		}
 		out = append(out, f.answer(r)...)
+	}
+	for _, d := range frame.GetDocuments() {
+		out = append(out, f.seen.read(f.fault, d))
 	}
 	return out
 }

@@ -102,13 +102,14 @@ func conformance() handler.Handlers {
 		"keep": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			return []byte("stored"), task.SaveCheckpoint(ctx, t.Payload)
 		}),
-		"await":    handler.Func(awaitAsAsked),
-		"flow":     steps.Handler(steps.Options{Version: 1}, flow),
-		"children": handler.Func(spawnAsAsked),
-		"family":   handler.Func(familyAsAsked),
-		"signals":  handler.Func(signalAsAsked),
-		"check":    handler.Func(checkAsAsked),
-		"fan":      steps.Handler(steps.Options{Version: 1}, fan),
+		"await":     handler.Func(awaitAsAsked),
+		"flow":      steps.Handler(steps.Options{Version: 1}, flow),
+		"children":  handler.Func(spawnAsAsked),
+		"family":    handler.Func(familyAsAsked),
+		"signals":   handler.Func(signalAsAsked),
+		"check":     handler.Func(checkAsAsked),
+		"documents": handler.Func(writeAsAsked),
+		"fan":       steps.Handler(steps.Options{Version: 1}, fan),
 		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
 			outcomes := make([]handler.Outcome, len(tasks))
 			for i, t := range tasks {

@@ -18,7 +18,7 @@ const (
 )
 
 // features are all features that a welcome may list.
-var features = []string{"progress", "checkpoint", "children", "rerun", "ended", "wait", "family", "signals", "check"}
+var features = []string{"progress", "checkpoint", "children", "rerun", "ended", "wait", "family", "signals", "check", "documents"}
 
 const (
 	fewSlots  = 3

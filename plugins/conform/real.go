@@ -110,6 +110,7 @@ func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler
 	}
 	host, err := plugins.Start(ctx, plugins.Config{
 		Name: "examined", Command: x.Command, Dir: x.Dir, Env: x.Env, Types: []string{typ}, StartTimeout: x.Patience,
+		MayRead: mayRead, MayWrite: mayWrite,
 	})
 	if err != nil {
 		return nil, nil, nil, err
@@ -124,7 +125,7 @@ func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler
 
 // workerFor serves workers, and starts the program as one.
 func (x *exam) workerFor(typ string) (handler task.Handler, kill func() error, stop func(), err error) {
-	pool, err := workers.Open(workers.Config{Name: "examined", Types: []string{typ}, Reconnect: -1})
+	pool, err := workers.Open(workers.Config{Name: "examined", Types: []string{typ}, Reconnect: -1, MayRead: mayRead, MayWrite: mayWrite})
 	if err != nil {
 		return nil, nil, nil, err
 	}

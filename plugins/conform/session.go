@@ -55,6 +55,7 @@ type session struct {
 	finishes map[uint64][]*wire.Finish
 	reports  []runReport
 	checks   []*wire.Check
+	reads    []*wire.ReadDocument
 	odd      []string
 	earlier  []*wire.Finish // of a worker, for attempts of sessions before
 	leaving  bool           // a worker has said that it leaves
@@ -207,6 +208,9 @@ func (s *session) record(f *wire.FromHandler) {
 	for _, k := range f.GetChecks() {
 		s.recordCheck(k)
 	}
+	for _, k := range f.GetReads() {
+		s.recordRead(k)
+	}
 	s.leaving = s.leaving || f.GetLeaving()
 	for _, fin := range f.GetFinishes() { // the other messages of the frame count as before them
 		if s.node != nil && fin.GetEarlier() != nil {
@@ -250,6 +254,16 @@ func (s *session) recordCheck(k *wire.Check) {
 	}
 	if len(s.checks) < most {
 		s.checks = append(s.checks, k)
+	}
+}
+
+func (s *session) recordRead(k *wire.ReadDocument) {
+	const most = 100
+	if s.runs[k.GetRunId()] == nil {
+		s.recordOddity(fmt.Sprintf("a read of a document by run %d, which it was not given", k.GetRunId()))
+	}
+	if len(s.reads) < most {
+		s.reads = append(s.reads, k)
 	}
 }
 

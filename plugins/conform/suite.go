@@ -10,7 +10,7 @@ import (
 
 // suiteChecks returns the checks for the conformance programs of SDKs.
 func suiteChecks() []check {
-	return slices.Concat(payloadChecks(), answerChecks(), rerunChecks(), endedChecks(), cancelChecks(), reportChecks(), waitChecks(), familyChecks(), checkChecks(), crowdChecks())
+	return slices.Concat(payloadChecks(), answerChecks(), rerunChecks(), endedChecks(), cancelChecks(), reportChecks(), waitChecks(), familyChecks(), checkChecks(), documentChecks(), crowdChecks())
 }
 
 // in returns a check of the suite that uses tasks of type typ in a session of kind k.

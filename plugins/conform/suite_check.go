@@ -86,7 +86,10 @@ func (s *session) asksAndLearns() error {
 		return errors.New("the finish came before the answer to the check")
 	}
 	if s.node != nil {
-		if asked, err = s.asksAgain(run); err != nil {
+		if err := s.reconnect(run); err != nil {
+			return err
+		}
+		if asked, err = s.question(run, 2); err != nil {
 			return err
 		}
 	}
@@ -120,18 +123,15 @@ func (s *session) asksAndLearns() error {
 	return nil
 }
 
-// asksAgain cuts the connection of a worker that waits for an answer.
-func (s *session) asksAgain(run *wire.Run) (*wire.Check, error) {
+// reconnect cuts the connection of a worker that waits for an answer to a run, which goes on.
+func (s *session) reconnect(run *wire.Run) error {
 	l, err := s.cut()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w := workerOf(full.welcome())
 	w.Resumed, w.Runs = true, []uint64{run.GetRunId()}
-	if err := s.goOn(l, w); err != nil {
-		return nil, err
-	}
-	return s.question(run, 2)
+	return s.goOn(l, w)
 }
 
 func (s *session) asksInVain() error {

@@ -146,7 +146,7 @@ func (s *session) unsupported(typ, payload string) error {
 	if err != nil {
 		return err
 	}
-	if !e.GetPermanent() || e.GetClass() != "unsupported" || len(f.GetChildren()) > 0 {
+	if !e.GetPermanent() || e.GetClass() != "unsupported" || len(f.GetChildren())+len(f.GetDocuments()) > 0 {
 		return fmt.Errorf("the finish is {%.300v}", f)
 	}
 	return nil

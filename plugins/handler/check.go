@@ -110,10 +110,13 @@ func (s *session) checked(k *wire.Checked) {
 	}
 }
 
-// giveUp ends the waits for answers to checks. The mutex of the session must be held.
+// giveUp ends the waits for answers to checks and reads. The mutex of the session must be held.
 func (r *run) giveUp(why error) {
 	for _, a := range r.asking {
 		a.answer <- checked{err: why}
 	}
-	r.asking = nil
+	for _, a := range r.reading {
+		a.answer <- documentRead{err: why}
+	}
+	r.asking, r.reading = nil, nil
 }

@@ -11,9 +11,9 @@
 //
 // A handler is written as if it ran in the process of the engine: [task.Snooze], [task.Permanent], [task.RetryIn],
 // [task.WithClass], [task.Again], [task.WaitFor] and [task.WaitForChildren], with [task.WithPayload], [task.WithCheckpoint],
-// [task.WithTasks], [task.WithChildren] and [task.WithSignals], have the same meaning. With a host that is older than they are
+// [task.WithTasks], [task.WithChildren], [task.WithSignals] and [task.WithDocuments], have the same meaning. With a host that is older than they are
 // they are a permanent error of class "unsupported". The result, the tasks, the children and the signals of an attempt have
-// together at most max_result of the type. [Batch] makes a handler of a function that takes many tasks at a time. [Spawn], which works in programs only, takes
+// together at most max_result of the type. [task.ReadDocument] reads a document. [Batch] makes a handler of a function that takes many tasks at a time. [Spawn], which works in programs only, takes
 // effect if the task succeeds.
 //
 // A handler gets the fields of the task that its submitter set, the fencing token t.Ref(), Attempt and Crashes. Its

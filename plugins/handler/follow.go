@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// follow adds to the answer of an attempt that has done its work the tasks that are added and the signals that are sent with it. It returns
-// the error of the attempt if that cannot be. x may be nil.
+// follow adds to the answer of an attempt that has done its work the tasks that are added, the signals that are sent and the documents that
+// are written with it. It returns the error of the attempt if that cannot be. x may be nil.
 func follow(f *wire.Finish, v *task.Verdict, x *extras, maxResult uint64) error {
 	if x != nil {
 		if x.err != nil {
@@ -24,7 +24,7 @@ func follow(f *wire.Finish, v *task.Verdict, x *extras, maxResult uint64) error 
 	}
 	if r := v.Rerun; r != nil {
 		if err := addTo(f, r); err != nil {
-			return task.Permanent(fmt.Errorf("the handler asked to add tasks or to send signals, which cannot be: %w", err))
+			return task.Permanent(fmt.Errorf("the handler asked to add tasks, to send signals or to write documents, which cannot be: %w", err))
 		}
 	}
 	for _, w := range v.Children {
@@ -49,7 +49,7 @@ func sizeOf(f *wire.Finish) (size int) {
 	return size
 }
 
-// addTo adds the tasks, the children and the signals of r to an answer.
+// addTo adds the tasks, the children, the signals and the documents of r to an answer.
 func addTo(f *wire.Finish, r *task.Rerun) error {
 	if n := len(r.Tasks); n > 0 {
 		f.Children = slices.Grow(slices.Clip(f.Children), n)
@@ -78,7 +78,7 @@ func addTo(f *wire.Finish, r *task.Rerun) error {
 			TaskId: idOf(s.To), Type: s.Type, Key: s.Key, OrderingKey: s.OrderingKey, Id: idOf(s.ID), Name: s.Name, Data: s.Data, Keep: s.Keep,
 		})
 	}
-	return nil
+	return write(f, r.Documents)
 }
 
 // addChild adds a task to an answer, as a child of the name set unless that is "".
@@ -93,6 +93,9 @@ func addChild(f *wire.Finish, set string, r *task.Request) error {
 	}
 	if r.Children != nil {
 		return task.WithClass("unsupported", errors.New("a task with children of its own can be submitted, and not added with the end of an attempt of a handler program"))
+	}
+	if len(r.After) > 0 || r.AfterAny {
+		return task.WithClass("unsupported", errors.New("a task that runs after others can be submitted, and not added with the end of an attempt of a handler program"))
 	}
 	c := &wire.Child{
 		Set: set, TaskId: idOf(r.ID), Type: r.Type, Key: r.Key, OrderingKey: r.OrderingKey, Payload: r.Payload, Headers: r.Headers,

@@ -89,6 +89,7 @@ func TestTasksAndSignalsThatCannotBeSentFailTheTaskForGood(t *testing.T) {
 		"a large child":        {with(task.WithChildren("a", task.Request{Type: "mail", Payload: large})), withAll, "result_too_large"},
 		"a large signal":       {with(task.WithSignals(task.SignalRequest{To: task.ID{1}, Name: "paid", Data: large})), withAll, "result_too_large"},
 		"a task with children": {with(task.WithTasks(task.Request{Type: "mail", Children: new(task.NewChildren)})), withAll, "unsupported"},
+		"a task after others":  {with(task.WithTasks(task.Request{Type: "mail", After: []task.ID{{1}}})), withAll, "unsupported"},
 		"a host without tasks": {
 			with(task.WithTasks(task.Request{Type: "mail"})), []string{"rerun", "wait", "family", "signals"}, "unsupported",
 		},

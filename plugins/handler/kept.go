@@ -141,6 +141,10 @@ func (s *session) resume(w *wire.Welcome, offered time.Duration) {
 			for _, a := range r.asking {
 				r.reports.checks = append(r.reports.checks, a.question)
 			}
+			r.reports.reads = nil
+			for _, a := range r.reading {
+				r.reports.reads = append(r.reports.reads, a.question)
+			}
 			if !r.reports.empty() {
 				s.reporting = append(s.reporting, r)
 			}

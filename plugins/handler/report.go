@@ -13,11 +13,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// reports are the newest progress and checkpoint, the checks and the log lines of a run that were not sent yet.
+// reports are the newest progress and checkpoint, the checks, the reads and the log lines of a run that were not sent yet.
 type reports struct {
 	progress   *wire.Progress
 	checkpoint *wire.Checkpoint
 	checks     []*wire.Check
+	reads      []*wire.ReadDocument
 	lines      []*wire.LogLine
 	dropped    int // lines beyond maxLines
 }
@@ -166,7 +167,7 @@ func (r *run) report(feature string, add func(*reports)) bool {
 }
 
 func (q *reports) empty() bool {
-	return q.progress == nil && q.checkpoint == nil && len(q.checks)+len(q.lines) == 0
+	return q.progress == nil && q.checkpoint == nil && len(q.checks)+len(q.reads)+len(q.lines) == 0
 }
 
 // takeReports appends the reports of all runs to taken and clears them. mu must be held.
@@ -196,6 +197,10 @@ func sendReports(to stream, all []reports) error {
 		if r.checkpoint != nil {
 			f.makeRoom(r.checkpoint)
 			f.frame.Checkpoints = append(f.frame.Checkpoints, r.checkpoint)
+		}
+		for _, k := range r.reads {
+			f.makeRoom(k)
+			f.frame.Reads = append(f.frame.Reads, k)
 		}
 		for _, k := range r.checks {
 			f.makeRoom(k)

@@ -31,6 +31,9 @@ type run struct {
 	checks uint64   // guarded by the mutex of the session: the number of the newest check
 	asking []asking // guarded by the mutex of the session: checks without an answer
 
+	reads   uint64    // guarded by the mutex of the session: the number of the newest read
+	reading []reading // guarded by the mutex of the session: reads without an answer
+
 	mu     sync.Mutex
 	ctx    context.Context         // guarded by mu: nil until it is used
 	end    context.CancelCauseFunc // guarded by mu: of ctx

@@ -100,6 +100,9 @@ func (s *session) receive(from stream) error {
 		for _, k := range frame.GetChecked() {
 			s.checked(k)
 		}
+		for _, d := range frame.GetDocuments() {
+			s.read(d)
+		}
 		if frame.GetDrain() != nil {
 			s.gather(nil, true)
 		}
@@ -331,7 +334,7 @@ func fit(fs []*wire.Finish) int {
 	for i, f := range fs {
 		again := f.GetAgain()
 		size += 64 + len(f.GetResult()) + len(again.GetResult()) + len(again.GetPayload()) + len(again.GetCheckpoint()) +
-			len(f.GetError().GetMessage()) + sizeOf(f)
+			len(f.GetError().GetMessage()) + sizeOf(f) + sizeOfDocuments(f)
 		if i > 0 && (size > wire.FrameBytes || i == wire.FrameMessages) {
 			return i
 		}

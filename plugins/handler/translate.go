@@ -79,7 +79,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	}
 	if v.Outcome == task.Completed {
 		if err := follow(f, &v, x, maxResult); err != nil {
-			v, f.Children, f.Signals = task.VerdictOf(nil, err), nil, nil
+			v, f.Children, f.Signals, f.Documents = task.VerdictOf(nil, err), nil, nil, nil
 		}
 	}
 	switch {
@@ -124,6 +124,8 @@ func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 		return unsupported("the handler asked to add tasks, which the host does not support")
 	case len(r.Signals) > 0 && !m.features["signals"]:
 		return unsupported("the handler asked to send signals with the end of its attempt, which the host does not support")
+	case len(r.Documents) > 0 && !m.features["documents"]:
+		return unsupported("the handler asked to write documents with the end of its attempt, which the host does not support")
 	case !v.RunsAgain() || r.Payload == nil && r.Checkpoint == nil:
 		return nil
 	case !m.features["rerun"]:

@@ -36,6 +36,10 @@ type Config struct {
 	MaxResult  int // largest result in bytes; default [policy.DefaultMaxResult]
 	MaxPayload int // largest payload in bytes that a task may be given to run again; default [policy.DefaultMaxPayload]
 
+	// MayWrite are the keys of the documents that workers may read and write, and MayRead those of more that they may read. A key that
+	// ends with * stands for all that begin with the text before it.
+	MayRead, MayWrite []string
+
 	Reconnect time.Duration // how long a worker without a connection keeps its tasks; default 5 s, negative for not at all
 	Liveness  time.Duration // how long a worker may be silent; default 10 s
 	Grace     time.Duration // from cancelling a task until its worker's answer does not count any more; default 10 s

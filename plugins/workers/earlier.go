@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
 )
@@ -38,7 +37,7 @@ func (s *Service) endEarlier(p *Pool, l *link, frame *wire.FromHandler) {
 		if e == nil || len(e.GetTaskId()) != len(task.ID{}) || !slices.Contains(p.cfg.Types, e.GetType()) {
 			continue
 		}
-		a := calls.Forbid(f, l.adds)
+		a := l.rights.AnswerOf(f)
 		ends = append(ends, EarlierEnd{
 			Ref: task.Ref{ID: task.ID(e.GetTaskId()), Version: e.GetVersion()}, Type: e.GetType(), Result: a.Result, Err: a.Err,
 		})

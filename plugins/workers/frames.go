@@ -3,7 +3,6 @@ package workers
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -51,7 +50,7 @@ func (p *Pool) handleFrame(w *worker, l *link, frame *wire.FromHandler) {
 	}
 	var room [4]*call
 	ended := p.finish(w, l, frame, room[:0])
-	p.dispatch.Answer(ended, frame.GetFinishes(), func(f *wire.Finish) calls.Answer { return calls.Forbid(f, l.adds) })
+	p.dispatch.Answer(ended, frame.GetFinishes(), l.rights.AnswerOf)
 }
 
 // finish handles a frame except its log lines. It appends the call for each finish in the frame to ended, nil for a finish

@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // firstFrame is how soon after the start of a stream its offer must come.
@@ -46,13 +47,15 @@ func NewService(permit, adds Permit, earlier Earlier, pools ...*Pool) *Service {
 func (s *Service) Register(r grpc.ServiceRegistrar) { wire.RegisterWorkersServer(r, s) }
 
 // MaxFrame returns how many bytes a frame of a worker may have.
-func (p *Pool) MaxFrame() int { return p.cfg.MaxResult + p.cfg.MaxPayload + 2*wire.FrameBytes }
+func (p *Pool) MaxFrame() int {
+	return p.cfg.MaxResult + p.cfg.MaxPayload + 2*wire.FrameBytes + task.MaxDocuments*(task.MaxDocument+4<<10)
+}
 
 // Work implements the method of the protocol.
 func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.ToHandler]) error {
 	l := &link{stream: stream, ended: make(chan struct{})}
 	if s.adds != nil {
-		l.adds = func(types ...string) error { return s.adds(stream.Context(), types...) }
+		l.rights.Adds = func(types ...string) error { return s.adds(stream.Context(), types...) }
 	}
 	r := &reader{service: s, link: l, first: make(chan *wire.FromHandler, 1), worker: make(chan served, 1), over: make(chan struct{})}
 	go r.run()
@@ -75,6 +78,7 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 			return err
 		}
 	}
+	l.rights.MayRead, l.rights.MayWrite = p.cfg.MayRead, p.cfg.MayWrite
 	w, wake, welcome, err := p.attach(l, greeting)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ type ping struct {
 // link is one connection of a worker.
 type link struct {
 	stream grpc.BidiStreamingServer[wire.FromHandler, wire.ToHandler]
-	adds   func(types ...string) error // why the worker may not add tasks of some types; nil if it may add all
+	rights calls.Rights
 	pulse  dispatch.Pulse
 	ended  chan struct{} // closed when the node ends the connection
 	why    error         // the status that ends it; set before ended is closed
@@ -107,8 +107,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, wakeup.Sign
 	case w.Connected():
 		w.link.end(errTaken)
 	}
-	wake := w.Connect(hello, p.cfg.Slots) // the worker sends the checkpoints again that it has no answer to
-	w.Forbid(l.adds)
+	wake := w.Connect(hello, p.cfg.Slots, l.rights) // the worker sends the checkpoints again that it has no answer to
 	w.link, w.heard, w.heardAt, w.told = l, 0, now, w.finishes
 	w.sdk, w.version = printable(strings.TrimSpace(hello.GetSdk()+" "+hello.GetSdkVersion())), printable(hello.GetVersion())
 	w.hearClock(greeting.GetClock(), now, now)

@@ -32,6 +32,14 @@ func (e *SilentError) Unwrap() error { return e.Err }
 // Ask asks nodes for the caller of ctx, many at once, and returns their answers in the order of the nodes. A node has the
 // timeout of p for its answer.
 func Ask[Res any](ctx context.Context, p *Peers, nodes []coord.Member, fn func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (Res, error)) []Answer[Res] {
+	if len(nodes) == 0 {
+		return nil
+	}
+	return AskWithin(ctx, p, p.config.Timeout, nodes, fn)
+}
+
+// AskWithin is Ask for requests that may take another time.
+func AskWithin[Res any](ctx context.Context, p *Peers, timeout time.Duration, nodes []coord.Member, fn func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (Res, error)) []Answer[Res] {
 	answers := make([]Answer[Res], len(nodes))
 	places := make(chan struct{}, maxAtOnce)
 	var all sync.WaitGroup
@@ -40,7 +48,7 @@ func Ask[Res any](ctx context.Context, p *Peers, nodes []coord.Member, fn func(c
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			answers[i].Err = p.AskOne(ctx, &nodes[i], func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (err error) {
+			answers[i].Err = p.askOne(ctx, timeout, &nodes[i], func(ctx context.Context, c taskenginev1connect.TaskServiceClient) (err error) {
 				answers[i].Res, err = fn(ctx, c)
 				return err
 			})
@@ -52,7 +60,11 @@ func Ask[Res any](ctx context.Context, p *Peers, nodes []coord.Member, fn func(c
 
 // AskOne is Ask for one node.
 func (p *Peers) AskOne(ctx context.Context, m *coord.Member, fn func(ctx context.Context, c taskenginev1connect.TaskServiceClient) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Timeout, late(p.config.Timeout))
+	return p.askOne(ctx, p.config.Timeout, m, fn)
+}
+
+func (p *Peers) askOne(ctx context.Context, timeout time.Duration, m *coord.Member, fn func(ctx context.Context, c taskenginev1connect.TaskServiceClient) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, late(timeout))
 	defer cancel()
 	return p.Use(ctx, m, func(c taskenginev1connect.TaskServiceClient) error { return fn(ctx, c) })
 }

@@ -1,14 +1,18 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
@@ -18,6 +22,8 @@ import (
 type Caller struct {
 	Kind CallerKind
 	Hash access.Hash // of the token of a Token
+
+	Person *access.Token // of a Person; nil for others
 }
 
 // CallerKind says how a node has recognized a caller.
@@ -25,29 +31,69 @@ type CallerKind string
 
 // The kinds of callers.
 const (
-	Token CallerKind = "token" // by a token, which the asked node must know and allow as well
-	Local CallerKind = "local" // by the permissions of the socket
-	Open  CallerKind = "open"  // not at all: the node wants no tokens
+	Token  CallerKind = "token"  // by a token, which the asked node must know and allow as well
+	Person CallerKind = "person" // by a session of the dashboard; the asking node says what it allows
+	Local  CallerKind = "local"  // by the permissions of the socket
+	Open   CallerKind = "open"   // not at all: the node wants no tokens
 )
 
 func (c Caller) text() string {
-	if c.Kind != Token {
-		return string(c.Kind)
+	switch c.Kind {
+	case Person:
+		p := person{c.Person.PersonName(), c.Person.Roles, c.Person.Types, c.Person.Expires}
+		encoded, err := json.Marshal(p)
+		if err != nil {
+			panic(fmt.Sprintf("peer: encode a person: %v", err)) // it has texts and a time of this century
+		}
+		return string(c.Kind) + ":" + base64.RawURLEncoding.EncodeToString(encoded)
+	case Token:
+		hash, _ := c.Hash.MarshalText()
+		return string(c.Kind) + ":" + string(hash)
 	}
-	hash, _ := c.Hash.MarshalText()
-	return string(c.Kind) + ":" + string(hash)
+	return string(c.Kind)
 }
 
 func parseCaller(text string) (c Caller, err error) {
-	kind, hash, _ := strings.Cut(text, ":")
+	kind, of, _ := strings.Cut(text, ":")
 	c.Kind = CallerKind(kind)
 	switch c.Kind {
 	case Local, Open:
 		return c, nil
+	case Person:
+		c.Person, err = parsePerson(of)
+		return c, err
 	case Token:
-		return c, c.Hash.UnmarshalText([]byte(hash))
+		return c, c.Hash.UnmarshalText([]byte(of))
 	}
 	return c, fmt.Errorf("the caller %.20q is of no known kind", kind)
+}
+
+// person is a person as JSON.
+type person struct {
+	Name    string        `json:"name"`
+	Roles   []access.Role `json:"roles"`
+	Types   []string      `json:"types,omitempty"`
+	Expires time.Time     `json:"expires"`
+}
+
+// parsePerson parses a person. A field that this version does not know is an error: it may be a restriction.
+func parsePerson(text string) (*access.Token, error) {
+	encoded, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	var p person
+	d := json.NewDecoder(bytes.NewReader(encoded))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return nil, err
+	}
+	t, err := access.Named(p.Name)
+	if err != nil {
+		return nil, fmt.Errorf("the name of a person %w", err)
+	}
+	t.Roles, t.Types, t.Expires = p.Roles, p.Types, p.Expires
+	return t, nil
 }
 
 // Header is the header of a request that a node makes for a caller: the asking and the asked node, the caller, a random text
@@ -57,13 +103,16 @@ const Header = "Taskengine-Peer"
 // asked are the methods that nodes ask each other.
 var asked = []string{
 	taskenginev1connect.TaskServiceTaskLogsProcedure,
+	taskenginev1connect.TaskServiceEventsProcedure,
 	taskenginev1connect.TaskServiceWhyProcedure,
 	taskenginev1connect.TaskServiceListWorkersProcedure,
 	taskenginev1connect.TaskServiceDrainWorkerProcedure,
 	taskenginev1connect.TaskServiceListLimitsProcedure,
 	taskenginev1connect.TaskServiceWhyLimitProcedure,
 	taskenginev1connect.TaskServiceListNodesProcedure,
+	taskenginev1connect.TaskServiceOverviewProcedure,
 	taskenginev1connect.TaskServiceDrainNodeProcedure,
+	taskenginev1connect.TaskServiceApplyConfigProcedure,
 }
 
 // callerKey is the key of a Caller in the context of a request to another node.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/secret"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 )
@@ -56,7 +57,7 @@ type Config struct {
 // Peers are the other nodes of a cluster.
 type Peers struct {
 	config    Config
-	secret    secret
+	secret    signer
 	transport *http.Transport
 
 	mu  sync.Mutex
@@ -69,7 +70,7 @@ func New(c Config) *Peers {
 		c.Timeout = DefaultTimeout
 	}
 	return &Peers{
-		config: c, secret: secret{from: c.Secrets}, met: make(map[string]string),
+		config: c, secret: signer{secret.New(c.Secrets, coord.SecretSetting)}, met: make(map[string]string),
 		transport: &http.Transport{
 			TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: idleConns,
 			TLSHandshakeTimeout: c.Timeout,

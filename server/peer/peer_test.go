@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,11 +77,16 @@ func TestANodeIsAskedForItsCaller(t *testing.T) {
 	secrets := local.New()
 	a, b := open(t, secrets, task.ID{1}, "a b"), open(t, secrets, task.ID{2}, "b")
 	derived := coord.Derived(task.ID{2}, 3) // of a node with a store of its own
-	for _, by := range []peer.Caller{{Kind: peer.Local}, {Kind: peer.Open}, {Kind: peer.Token, Hash: access.HashOf("x")}} {
+	ann, err := access.Named("Zoë+x@example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann.Roles, ann.Types, ann.Expires = []access.Role{access.Manage}, []string{"mail-*"}, time.Now().Add(time.Hour).UTC()
+	for _, by := range []peer.Caller{{Kind: peer.Local}, {Kind: peer.Open}, {Kind: peer.Token, Hash: access.HashOf("x")}, {Kind: peer.Person, Person: ann}} {
 		if errs := ask(t, a, by, coord.Member{Incarnation: derived, Address: b.url + "/"}); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
-		if got := <-b.callers; got != by {
+		if got := <-b.callers; !reflect.DeepEqual(got, by) {
 			t.Errorf("the caller is %+v, want %+v", got, by)
 		}
 	}

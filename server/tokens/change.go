@@ -84,7 +84,7 @@ func mayGive(maker *access.Token, r *Record) error {
 	if maker == nil || maker.Expires.IsZero() || !r.Expires.IsZero() && !r.Expires.After(maker.Expires) {
 		return nil
 	}
-	return fmt.Errorf("%w: the token %s expires at %s, and makes no token that is valid for longer", ErrMore, maker.Name, maker.Expires.Format(time.RFC3339))
+	return fmt.Errorf("%w: %s expires at %s, and makes no token that is valid for longer", ErrMore, maker.Label(), maker.Expires.Format(time.RFC3339))
 }
 
 // Revoke revokes a kept token, and returns it. The last valid one that may manage tokens is revoked with force alone. One that

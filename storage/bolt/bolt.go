@@ -73,6 +73,7 @@ var (
 	_ storage.KeyInspector = (*Store)(nil)
 	_ storage.KeyFinder    = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
+	_ storage.LogKeeper    = (*Store)(nil)
 	_ storage.Exporter     = (*Store)(nil)
 )
 

@@ -13,16 +13,18 @@ import (
 )
 
 // Store is a [storage.Store] in memory. It implements [storage.Inspector],
-// [storage.KeyInspector], [storage.KeyFinder], [storage.NoSyncer], [storage.Settings] and [storage.Shared] too. Make one with [New].
+// [storage.KeyInspector], [storage.KeyFinder], [storage.NoSyncer], [storage.Settings], [storage.LogKeeper] and [storage.Shared] too. Make one with [New].
 type Store struct {
 	mu       sync.RWMutex
-	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
-	keys     map[key]task.ID        // guarded by mu: the task of each unique key
-	orders   groups[string]         // guarded by mu: the rows that are the Head of an ordering key or Behind it
-	queued   groups[task.Queue]     // guarded by mu: the ready rows of each queue
-	settings map[string][]byte      // guarded by mu
-	seq      uint64                 // guarded by mu: the newest one in use
-	closed   bool                   // guarded by mu
+	rows     map[task.ID]*task.Task         // guarded by mu; a row is replaced, never changed
+	keys     map[key]task.ID                // guarded by mu: the task of each unique key
+	orders   groups[string]                 // guarded by mu: the rows that are the Head of an ordering key or Behind it
+	queued   groups[task.Queue]             // guarded by mu: the ready rows of each queue
+	searched groups[task.SearchValue]       // guarded by mu: the rows that have each search value
+	settings map[string][]byte              // guarded by mu
+	logs     map[task.ID][]storage.LogPiece // guarded by mu: none is empty
+	seq      uint64                         // guarded by mu: the newest one in use
+	closed   bool                           // guarded by mu
 }
 
 // key is a unique key: no two rows may have the same one.
@@ -54,13 +56,14 @@ var (
 	_ storage.NoSyncer     = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
 	_ storage.Shared       = (*Store)(nil)
+	_ storage.LogKeeper    = (*Store)(nil)
 )
 
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID), settings: make(map[string][]byte),
-		orders: make(groups[string]), queued: make(groups[task.Queue]),
+		rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID), settings: make(map[string][]byte), logs: make(map[task.ID][]storage.LogPiece),
+		orders: make(groups[string]), queued: make(groups[task.Queue]), searched: make(groups[task.SearchValue]),
 	}
 }
 

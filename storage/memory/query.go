@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/taskengine/taskengine/storage"
@@ -168,6 +169,20 @@ func listed(t *task.Task) *task.Task {
 	return c
 }
 
+// search returns the rows that have a value of the set that the fewest rows have values of, and the name of the set.
+func (s *Store) search(sets []task.SearchSet) (least map[task.ID]*task.Task, name string) {
+	for i, set := range sets {
+		rows := make(map[task.ID]*task.Task)
+		for _, v := range set.Values {
+			maps.Copy(rows, s.searched[v])
+		}
+		if i == 0 || len(rows) < len(least) {
+			least, name = rows, set.Name
+		}
+	}
+	return least, name
+}
+
 // List implements [storage.Inspector].
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
 	s.mu.RLock()
@@ -176,8 +191,12 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (page storage.Lis
 		return storage.ListPage{}, err
 	}
 	var ids []task.ID
-	for id := range s.rows {
-		if q.Before.IsZero() || id.Compare(q.Before) < 0 {
+	rows := s.rows
+	if len(q.Search) > 0 {
+		rows, page.Index = s.search(q.Search)
+	}
+	for id := range rows {
+		if (q.Before.IsZero() || id.Compare(q.Before) < 0) && (q.Above.IsZero() || id.Compare(q.Above) > 0) {
 			ids = append(ids, id)
 		}
 	}

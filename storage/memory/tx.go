@@ -59,6 +59,9 @@ func (s *Store) add(t *task.Task) {
 	if isReady(t) {
 		s.queued.add(t.Queue(), t)
 	}
+	for _, v := range t.Search {
+		s.searched.add(v, t)
+	}
 }
 
 // remove is called with mu held.
@@ -72,6 +75,9 @@ func (s *Store) remove(t *task.Task) {
 	}
 	if isReady(t) {
 		s.queued.remove(t.Queue(), t.ID)
+	}
+	for _, v := range t.Search {
+		s.searched.remove(v, t.ID)
 	}
 }
 

@@ -17,6 +17,8 @@ func BenchmarkOrderedLife(b *testing.B) { storagetest.BenchmarkOrderedLife(b, fo
 
 func BenchmarkSearch(b *testing.B) { storagetest.BenchmarkSearch(b, forBenchmark) }
 
+func BenchmarkLogs(b *testing.B) { storagetest.BenchmarkLogs(b, forBenchmark) }
+
 func forBenchmark(t testing.TB) storage.Store {
 	dir, err := os.MkdirTemp("/var/tmp", "pebble-bench-")
 	if err != nil {

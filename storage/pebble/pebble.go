@@ -103,6 +103,7 @@ var (
 	_ storage.KeyFinder    = (*Store)(nil)
 	_ storage.NoSyncer     = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
+	_ storage.LogKeeper    = (*Store)(nil)
 	_ storage.Exporter     = (*Store)(nil)
 )
 

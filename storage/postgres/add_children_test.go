@@ -106,6 +106,9 @@ func TestSQLAddsChildrenAsTheEngineDoes(t *testing.T) {
 				ExpiresAt: until,
 				Children:  &task.NewChildren{Sets: []task.ChildRequests{{Name: "child", Requests: []engine.Request{one, page(engine.Request{})}}}, Waits: []task.ChildrenWait{{Name: "child", Count: 1}}, Until: until},
 			},
+			`'report', '[{"type": "page", "payload": {"n": 1}, "ordering_key": null, "at": null, "headers": null, "priority": null}]', id => $id`: {
+				Children: &task.NewChildren{Sets: []task.ChildRequests{{Name: "child", Requests: []engine.Request{one}}}},
+			},
 			`'report', '[]', id => $id`: {Children: &task.NewChildren{Sets: []task.ChildRequests{{Name: "child"}}}},
 			`'report', '[{"type": "page", "payload": {"n": 1}}]', id => $id, until => '2020-01-01 00:00:00 UTC'`: {
 				Children: &task.NewChildren{Sets: []task.ChildRequests{{Name: "child", Requests: []engine.Request{one}}}, Until: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)},

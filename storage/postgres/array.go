@@ -194,7 +194,7 @@ func (arrayPlan) Encode(value any, b []byte) ([]byte, error) {
 func registerArrays(_ context.Context, c *pgx.Conn) error {
 	m := c.TypeMap()
 	for _, oid := range []uint32{
-		pgtype.UUIDArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.Int2ArrayOID, pgtype.BoolArrayOID, pgtype.ByteaArrayOID,
+		pgtype.UUIDArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.Int2ArrayOID, pgtype.BoolArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID,
 	} {
 		t, ok := m.TypeForOID(oid)
 		if !ok {

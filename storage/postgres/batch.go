@@ -48,8 +48,8 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 }
 
 // commit does a batch without its notes. A batch of the usual changes is one round trip: tasks
-// are added and grabbed, attempts end, and rows follow their ends. If resolves is set, its [storage.Terms] are needed:
-// keys of its rows are taken.
+// are added and grabbed, attempts end, and rows follow their ends, as documents do. If resolves is set, rows are read first: its
+// [storage.Terms] are needed, because keys of its rows are taken; a task that ends is followed; or a document has another version, see documents.go.
 func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (out storage.Outcome, err error) {
 	s, w := v.store, classify(b.Swap)
 	w.remove = b.Remove
@@ -58,7 +58,7 @@ func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (ou
 		err = v.atomically(ctx, "do a batch", func(v *verbs) (err error) {
 			x := someKeys{verbs: v}
 			free, _ := s.locks.free(b)
-			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Terms: b.Terms, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: free})
+			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Terms: b.Terms, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Documents: b.Documents, Keys: free})
 			left = x.left
 			return err
 		})
@@ -78,7 +78,7 @@ func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (ou
 		}
 		return err
 	})
-	if isUnresolved(err) {
+	if isUnresolved(err) || isFollowed(err) || isConflicting(err) {
 		return v.commit(ctx, b, true)
 	}
 	if err == nil {
@@ -104,6 +104,9 @@ func isTaken(err error) bool {
 
 // oneTrip reports whether a batch can be done without reading rows first.
 func oneTrip(b *storage.Batch, w *swaps) bool {
+	if !documentsAtOnce(b) {
+		return false
+	}
 	added := b.Insert
 	for i := range b.Swap {
 		if rows := b.Follows(i); len(rows) > 0 {
@@ -170,7 +173,7 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	var p pipe
 	w.rows = make([]*task.Task, len(b.Swap))
 	in, follow := v.insertion(b.Insert, nil, careful), v.follow(b, careful)
-	w.notes = follow.ends
+	w.notes = follow.ends || writesWithEnds(b)
 	in.claim(&p, v.store.sql.allHolders)
 	if some := onRules(b); len(some) > 0 {
 		p.add(nil, v.store.sql.areFree, texts(some, typeOf), texts(some, orderOf), texts(some, keyOf), uuids(some, idOf))
@@ -178,6 +181,7 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	if err := v.queue(ctx, &p, w); err != nil {
 		return out, err
 	}
+	v.document(ctx, &p, b)
 	follow.claim(&p, v.store.sql.allHolders)
 	// What waits for rows or unique keys comes before this, see the comment of the package.
 	keys, _ := v.store.keysOf(b, w)

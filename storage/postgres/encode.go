@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,7 +111,11 @@ func encodeHistory(history []task.Attempt) []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(a.Number)<<8|uint64(a.Outcome))
 		b = binary.BigEndian.AppendUint64(b, uint64(micro(a.StartedAt)))
 		b = binary.BigEndian.AppendUint64(b, uint64(micro(a.EndedAt)))
-		b = appendText(appendText(b, a.Node), a.Error)
+		text := a.Error
+		if a.Outcome.ByPeople() { // the functions of the database take it for the error
+			text = string(appendText(appendText(appendText(appendText(nil, a.By), a.Job), a.Error), a.Before))
+		}
+		b = appendText(appendText(b, a.Node), text)
 	}
 	return b
 }
@@ -124,6 +129,11 @@ func decodeHistory(r *reader) (history []task.Attempt) {
 			StartedAt: moment(int64(f.number())), EndedAt: moment(int64(f.number())),
 			Node: f.text(), Error: f.text(),
 		})
+		if a := &history[len(history)-1]; a.Outcome.ByPeople() {
+			parts := fields{left: []byte(a.Error)}
+			a.By, a.Job, a.Error, a.Before = parts.text(), parts.text(), parts.text(), parts.text()
+			f.err = cmp.Or(f.err, parts.err)
+		}
 	}
 	f.done("history", r)
 	return history

@@ -138,7 +138,10 @@ func TestAnEndFromSQLThatIsRolledBackLeavesNothing(t *testing.T) {
 	}
 	n := alone(t, url, types("pay"), map[string]work{"pay": func(ctx context.Context, n *node, tk *task.Task) ([]byte, error) {
 		before := state(n)
-		for _, end := range []string{"finish($1, $2)", "again($1, $2, now())"} {
+		for _, end := range []string{
+			"finish($1, $2)", "again($1, $2, now())", "wait($1, $2, array['paid'])", `wait_with_children($1, $2, '{"part": [{"type": "pay"}, {"type": "pay"}]}')`,
+			`again_with_children($1, $2, now(), '{"part": [{"type": "pay", "ordering_key": "o"}]}')`,
+		} {
 			err := payBySQL(ctx, n, tk, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, "select taskengine."+end, tk.ID.String(), int64(tk.Version))
 				return err
@@ -207,7 +210,7 @@ func TestAnAttemptThatIsOverIsNotEndedFromSQL(t *testing.T) {
 		{"that is not kept", "TE001", "there is no such task any more", gone},
 		{"of an earlier version", "TE001", "the task is processing, at version 2", waits},
 	} {
-		for _, call := range []string{"finish($1, $2)", "again($1, $2, now())"} {
+		for _, call := range []string{"finish($1, $2)", "again($1, $2, now())", "wait($1, $2, array['paid'])", `wait_with_children($1, $2, '{"part": [{"type": "mail"}]}')`} {
 			_, err := s.Pool().Exec(t.Context(), "select taskengine."+call, c.of.ID.String(), int64(c.of.Version))
 			if codeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s of a task %s: %v", call, c.name, err)
@@ -490,7 +493,7 @@ func TestARoleMayEndAttemptsOnlyIfItIsLetTo(t *testing.T) {
 	owner := pgtest.Connect(t, url)
 	name := strings.ReplaceAll(row.ID.String(), "-", "")
 	adds, ends := "adds_"+name, "ends_"+name
-	for role, may := range map[string]string{adds: "taskengine.add, taskengine.add_bytes", ends: "taskengine.finish, taskengine.again"} {
+	for role, may := range map[string]string{adds: "taskengine.add, taskengine.add_bytes", ends: "taskengine.finish, taskengine.again, taskengine.wait"} {
 		pgtest.Exec(t, owner, "create role "+role, "grant usage on schema taskengine to "+role, "grant execute on function "+may+" to "+role)
 		defer pgtest.Exec(t, owner, "drop owned by "+role, "drop role "+role)
 	}
@@ -502,12 +505,15 @@ func TestARoleMayEndAttemptsOnlyIfItIsLetTo(t *testing.T) {
 		return err
 	}
 	call := func(f string) string { return fmt.Sprintf("select taskengine.%s('%v', 1)", f, row.ID) }
-	for _, f := range []string{call("finish"), call("finish_bytes"), call("attempt_of"), "select taskengine.again(gen_random_uuid(), 1, now())", "select taskengine.again_bytes(gen_random_uuid(), 1, now())"} {
+	for _, f := range []string{call("finish"), call("finish_bytes"), call("attempt_of"), call("wait"), call("wait_bytes"), "select taskengine.again(gen_random_uuid(), 1, now())", "select taskengine.again_bytes(gen_random_uuid(), 1, now())"} {
 		if err := as(adds, f); codeOf(err) != "42501" {
 			t.Errorf("%s, by a role that may add: %v", f, err)
 		}
 	}
-	for _, f := range []string{call("finish_bytes"), "select taskengine.add('mail')", "select * from taskengine.task", "delete from taskengine.task"} {
+	for _, f := range []string{
+		call("finish_bytes"), "select taskengine.wait_with_children(gen_random_uuid(), 1, '{}')", "select taskengine.again_with_children(gen_random_uuid(), 1, now(), '{}')",
+		"select taskengine.goes_on(gen_random_uuid(), 1, null, null, now(), null, null, null, null, true)", "select taskengine.add('mail')", "select * from taskengine.task", "delete from taskengine.task",
+	} {
 		if err := as(ends, f); codeOf(err) != "42501" {
 			t.Errorf("%s, by a role that may end attempts: %v", f, err)
 		}

@@ -15,7 +15,7 @@ func isExit(c *task.Change) bool {
 	switch {
 	case c.By.IsZero(), c.Due, c.To == task.Processing, !c.To.Valid(), c.To == task.Error && c.Error == "":
 		return false
-	case c.Replace != nil, c.Put != nil, c.Remember != 0, c.FreesKey, c.Signal != nil, c.Ends != nil, c.More != nil, c.Reencoded != nil:
+	case c.Replace != nil, c.Put != nil, c.Mark != nil, c.Restore != nil, c.Forgets(), c.FreesKey, c.Signal != nil, c.Ends != nil, c.More != nil, c.Reencoded != nil, c.Search != nil:
 		return false
 	case c.Await != nil:
 		return c.To == task.Waiting && c.Outcome == task.Completed && len(c.Await.Names) > 0 && namesOnce(c)
@@ -100,7 +100,11 @@ func (v *verbs) updateExits(p *pipe, w *swaps) {
 		})
 	}
 	is := func(of func(*task.Change) bool) *array { return booleans(some, of) }
-	p.add(w.answers(w.exits), v.store.sql.exit,
+	sql := v.store.sql.exit
+	if v.tx != nil {
+		sql = v.store.sql.exitInTx
+	}
+	p.add(w.answers(w.exits), sql,
 		uuids(some, func(c *task.Change) task.ID { return c.ID }), bigints(some, func(c *task.Change) int64 { return int64(c.Version) }),
 		uuids(some, func(c *task.Change) task.ID { return c.By }), smallints(some, func(c *task.Change) int16 { return int16(c.To) }),
 		at(func(c *task.Change) time.Time { return c.At }), bigintsOrNull(some, func(c *task.Change) (int64, bool) { return micro(task.Stamp(c.ReadyAt)), !c.ReadyAt.IsZero() }),

@@ -243,7 +243,7 @@ type insertKind struct {
 // allFresh reports whether rows are as a submit makes them.
 func allFresh(ts []*task.Task) bool {
 	return !slices.ContainsFunc(ts, func(t *task.Task) bool {
-		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || t.Signals != nil || t.Children != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
+		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || t.Signals != nil || t.Children != nil || t.Search != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
 			!t.CreatedAt.Equal(t.UpdatedAt)
 	})
 }
@@ -302,6 +302,7 @@ func otherColumns(ts []*task.Task) []any {
 			_, ok := kindColumn(t)
 			return micro(task.Stamp(t.UpdatedAt)), ok
 		}),
+		searches(ts, itself),
 	}
 }
 

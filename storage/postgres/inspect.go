@@ -16,13 +16,13 @@ import (
 const listPart = 500
 
 // List implements [storage.Inspector]. For a filter of states that have not ended it reads the table
-// task only, and for tasks in error only these. The server sends all rows among which q.Where selects: they are read in parts
-// that grow, since the first ones often suffice.
+// task only, and for tasks in error only these. The server sends all rows among which q.Where selects, and sorts those of several kinds or types: they are
+// read in parts that grow, since the first ones often suffice.
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.ListPage, err error) {
 	if q.Limit < 1 || q.Scan < 1 {
 		return all, nil
 	}
-	if q.Where == nil && q.Kinds == nil {
+	if q.Where == nil && q.Kinds == nil && q.Search == nil && !ofTypesInError(q) {
 		return s.list(ctx, q)
 	}
 	all.Next = q.Before
@@ -58,38 +58,47 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	switch {
 	case q.Key != "" && !q.Scattered:
 		sql, index = s.sql.listKey, storage.IndexKey
+	case q.Search != nil:
+		sql, index = s.sql.searches.of(q), searchNames(q.Search)
 	case q.Kinds != nil:
 		sql, index = s.sql.listKinds, storage.IndexKind
 	case len(q.States) == 0 || slices.ContainsFunc(q.States, finished):
 		index = ""
-	case !slices.ContainsFunc(q.States, func(s task.State) bool { return s != task.Error }):
+	case ofTypesInError(q):
+		sql = s.sql.listErrorsOf
+	case isInError(q.States):
 		sql = s.sql.listErrors
 	default:
 		sql = s.sql.listLive
 	}
 	hits := q.Limit
-	if q.Where != nil || q.Kinds != nil {
+	if q.Where != nil || q.Kinds != nil || q.Search != nil {
 		hits = q.Scan
 	}
 	args := []any{before, min(q.Scan, math.MaxInt32), states, types, min(hits, math.MaxInt32), key}
-	if index == storage.IndexKind {
+	if q.Search != nil && sql != s.sql.listKey {
+		args = append(args, searchArgs(q)...)
+	} else if index == storage.IndexKind {
 		args = append(args, bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.From) }), bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.To) }))
 	}
-	more := false
+	more, below := false, false
 	err = s.again(ctx, "list", func() error {
-		page, more = storage.ListPage{Index: index}, false
+		page, more, below = storage.ListPage{Index: index}, false, false
 		var p pipe
+		if q.Search != nil {
+			p.add(nil, planSearch)
+		}
 		p.add(func(rows pgx.Rows) error {
 			r := reader{values: rows.RawValues()}
 			n, hit := int(r.int64()), r.sized(1)[0] != 0
 			if more = more || n > q.Scan || len(page.Tasks) == q.Limit; more {
 				return nil
 			}
-			page.Read = n
 			t, err := scanTask(&r)
-			if err != nil {
+			if below = below || err == nil && !q.Above.IsZero() && t.ID.Compare(q.Above) <= 0; err != nil || below {
 				return err
 			}
+			page.Read = n
 			if page.Next = t.ID; hit && q.Selects(t) {
 				page.Tasks = append(page.Tasks, t)
 			}
@@ -97,10 +106,20 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 		}, sql, args...)
 		return s.browse(ctx, &p)
 	})
-	if !more {
+	if !more || below {
 		page.Next = task.ID{}
 	}
 	return page, err
+}
+
+// isInError reports whether states are that of tasks in error alone.
+func isInError(states []task.State) bool {
+	return len(states) > 0 && !slices.ContainsFunc(states, func(s task.State) bool { return s != task.Error })
+}
+
+// ofTypesInError reports whether a list is of tasks in error of some types, and has no index that selects fewer rows.
+func ofTypesInError(q storage.ListQuery) bool {
+	return isInError(q.States) && len(q.Types) > 0 && q.Kinds == nil && q.Search == nil && (q.Key == "" || q.Scattered)
 }
 
 var _ storage.KeyFinder = (*Store)(nil)

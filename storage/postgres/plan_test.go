@@ -14,8 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/task"
 )
 
 // emptyTables returns the URL of a database with tables, on a server of its own.
@@ -38,7 +40,7 @@ func emptyTables(t testing.TB, settings ...string) string {
 }
 
 // crowded returns a connection to a database with a million rows of each kind. A quarter of the rows that have not
-// ended have one of 10,000 ordering keys, each of which has a head.
+// ended have one of 10,000 ordering keys, each of which has a head. 100,000 more are in error.
 func crowded(t testing.TB) *pgx.Conn {
 	t.Helper()
 	url := emptyTables(t, "max_wal_size=4GB")
@@ -72,7 +74,12 @@ insert into taskengine.ended (id, version, seq, created_at, ready_at, next_event
 	state, priority, queued, type, grp, keep, ended_at)
 select md5('ended ' || i)::uuid, 1, i, 0, i, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, false, 'type', '', keep, (i % 4) * span
 from generate_series(1, 80000) i, (values (0, 120 * 86400 / 4 * 1000000::bigint), (86400, 86400 / 4 * 1000000::bigint), (7 * 86400, 7 * 86400 / 4 * 1000000::bigint)) k (keep, span)`,
-		`insert into taskengine.key (type, ordering_key, key, id) select type, coalesce(ordering_key, ''), key, id from taskengine.task`,
+		`
+insert into taskengine.task (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, turn, attempt, crashes,
+	state, priority, queued, type, grp, due_state, kind, kind_at)
+select md5('error ' || i)::uuid, 1, i, 0, i, {none}, 0, 0, 0, i % 256, 0, 1, 0, 5, 5, false, convert_to('type ' || i % 10, 'UTF8'), '', 5, i % 40, i
+from generate_series(1, 100000) i`,
+		`insert into taskengine.key (type, ordering_key, key, id) select type, coalesce(ordering_key, ''), key, id from taskengine.task where key is not null`,
 		`analyze`,
 	} {
 		if _, err := c.Exec(t.Context(), schema.Fill(schema.Default)(sql)); err != nil {
@@ -163,7 +170,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 			t.Logf("%s:\n%s", name, got)
 		}
 	}
-	browsed := map[string]bool{"listAll": true, "listLive": true, "listErrors": true, "count": true, "fold": true, "unclaimed": true, "allUnclaimed": true}
+	browsed := map[string]bool{"listAll": true, "listLive": true, "listErrors": true, "listErrorsOf": true, "count": true, "fold": true, "unclaimed": true, "allUnclaimed": true}
 	v := reflect.ValueOf(*sql)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
@@ -174,6 +181,18 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 			check(name, v.Field(i).String())
 		} else {
 			check(name, v.Field(i).String(), sql.first.settings[directly])
+		}
+	}
+	kinds := []task.KindRange{{From: 1, To: 2}}
+	for name, q := range map[string]storage.ListQuery{
+		"search": {Search: make([]task.SearchSet, 2)}, "search of a kind": {Search: make([]task.SearchSet, 1), Kinds: kinds},
+		"search of kinds": {Search: make([]task.SearchSet, 1), Kinds: append(kinds, kinds...)},
+	} {
+		check(name, sql.searches.of(q), planSearch)
+	}
+	for name, text := range map[string]string{"task_error": sql.listErrors, "task_error_type": sql.listErrorsOf} {
+		if got := plan(t, c, text); !strings.Contains(got, "Index Scan Backward using "+name+" on task") {
+			t.Errorf("a page of tasks in error does not read the index %s:\n%s", name, got)
 		}
 	}
 	for kind, text := range sql.inserts {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
@@ -46,4 +48,41 @@ func (s underTest) Check(ctx context.Context) error {
 		err = fmt.Errorf("it counts %v, and there are %v", got, want)
 	}
 	return err
+}
+
+// Dump implements [storagetest.Dumper].
+func (s underTest) Dump() ([]byte, error) {
+	ctx := context.Background()
+	names, err := s.Pool().Query(ctx, "select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'taskengine' and c.relkind = 'r'")
+	if err != nil {
+		return nil, err
+	}
+	tables, err := pgx.CollectRows(names, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	for _, table := range tables {
+		rows, err := s.Pool().Query(ctx, "select * from "+table)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			values, err := rows.Values()
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range values {
+				if b, isBytes := v.([]byte); isBytes {
+					all = append(all, b...)
+				} else {
+					all = fmt.Append(all, v)
+				}
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

@@ -20,6 +20,7 @@ type rewritten struct {
 	marks   bool // it has a new checkpoint, or none any more
 	heads   bool // it has new headers
 	frees   bool // it gives up its key
+	erased  bool // it has no keys any more
 	signals bool // it has other signals
 	family  bool // it has other children
 }
@@ -43,10 +44,11 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !c.Apply(r.row) {
 			continue
 		}
-		forgets := c.Remember > 0
+		forgets := c.Forgets()
 		r.changed, r.results = true, r.results || forgets || completes
 		r.loads, r.marks = r.loads || forgets || c.Payload != nil, r.marks || forgets || completes || c.Checkpoint != nil
 		r.heads, r.frees = r.heads || forgets || c.Replace != nil || c.Put != nil && c.Put.Headers != nil, r.frees || c.FreesKey
+		r.erased = r.erased || c.Erase != nil
 		r.signals, r.family = r.signals || r.row.Signals != signals, r.family || r.row.Children != children
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
@@ -59,7 +61,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 }
 
 // lock reads the rows that are to be changed and locks them until the transaction ends. It reads the
-// table ended only for a change that can bring a row back, makes it a tombstone, frees its key, or reports ends of children.
+// table ended only for a change that can bring a row back, removes its content, frees its key, undoes a change, or reports ends of children.
 func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, error) {
 	rows := make(map[task.ID]*rewritten, len(w.others))
 	note := func(r pgx.Rows) error {
@@ -72,7 +74,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 	ids, again := make([]task.ID, len(w.others)), false
 	for j, i := range w.others {
 		ids[j] = w.changes[i].ID
-		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0 || w.changes[i].FreesKey || w.changes[i].Ends != nil
+		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Restore != nil || w.changes[i].Forgets() || w.changes[i].FreesKey || w.changes[i].Ends != nil
 	}
 	for left := ids; ; {
 		for _, sql := range []string{v.store.sql.lockTask, v.store.sql.lockEnded} {
@@ -112,7 +114,7 @@ func (v *verbs) moved(ctx context.Context, missing []task.ID) (left []task.ID, e
 // writeBack writes the rows that have changed, each to the table where it belongs.
 func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) error {
 	var p pipe
-	var back, free []task.ID
+	var back, free, erased []task.ID
 	var ends []ending
 	var changed []*rewritten
 	for id, r := range rows {
@@ -120,7 +122,10 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 			continue
 		}
 		changed = append(changed, r)
-		if r.frees {
+		switch {
+		case r.erased:
+			erased = append(erased, id)
+		case r.frees:
 			free = append(free, id)
 		}
 		if finished(r.was) {
@@ -139,6 +144,9 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 	}
 	if len(free) > 0 {
 		p.add(nil, v.store.sql.freeKeys, uuids(free, itself))
+	}
+	if len(erased) > 0 {
+		p.add(nil, v.store.sql.eraseKeys, uuids(erased, itself))
 	}
 	v.update(&p, changed)
 	if len(ends) > 0 {
@@ -192,7 +200,8 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 				return nil
 			}
 			return encodeChildren(r.row.Children)
-		}), bigintsOrNull(changed, func(r *rewritten) (int64, bool) { return kindColumn(r.row) }))
+		}), bigintsOrNull(changed, func(r *rewritten) (int64, bool) { return kindColumn(r.row) }),
+		searches(changed, func(r *rewritten) *task.Task { return r.row }))
 }
 
 // given returns a part of a row if it is new: an unchanged part is not sent again.

@@ -50,10 +50,11 @@ func scanTask(v *reader) (*task.Task, error) {
 	awaits, by := decodeNames(v), task.WakeBy(v.int16OrNull())
 	t.Signals = task.NewSignals(task.Signals{Awaits: awaits, Wake: task.Wake{By: by}})
 	t.Parent = decodeParent(v)
+	t.Search = decodeSearch(v)
 	var checkpoint []byte
 	if v.more() {
 		t.Signals, t.Children = decodeSignals(v, awaits, by), decodeChildren(v)
-		if !slices.Contains(awaits, task.AwaitsChildren) {
+		if !slices.Contains(awaits, task.AwaitsChildren) && !slices.Contains(awaits, task.AfterSet) {
 			t.Children = t.Children.Resting()
 		}
 	}

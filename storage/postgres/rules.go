@@ -36,7 +36,7 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }),
-		booleans(rules, func(r storage.TypeRules) bool { return r.Inherits }),
+		booleans(rules, func(r storage.TypeRules) bool { return r.Inherits }), booleans(rules, func(r storage.TypeRules) bool { return r.Searched }),
 	}
 	defer s.makeFirst(rules)
 	return s.again(ctx, "set the rules of types", func() error {
@@ -78,13 +78,13 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 	var most, queue, total, result, keep, late, remember int64
 	err = s.again(ctx, "read the rules of a type", func() error {
 		return s.pool.QueryRow(ctx, s.sql.rules, []byte(typ)).Scan(
-			&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep, &late, &remember, &r.Inherits)
+			&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep, &late, &remember, &r.Inherits, &r.Searched)
 	})
 	if err != nil {
 		return r, err
 	}
 	r = storage.TypeRules{
-		Type: string(name), Inherits: r.Inherits, Priority: uint8(priority), MaxPayload: int(most),
+		Type: string(name), Inherits: r.Inherits, Searched: r.Searched, Priority: uint8(priority), MaxPayload: int(most),
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
 		MaxResult: int(result), KeepDone: time.Duration(max(keep, 0)) * time.Microsecond,
 		MaxLateness: time.Duration(late) * time.Microsecond, Remember: time.Duration(remember) * time.Microsecond,

@@ -15,19 +15,23 @@ import (
 // for rows of the shards in the bitmap $6 and for all if it is null, {deep} is a number, {behind:t}
 // and {head:t} are true for rows of the table t that have this turn, and {leaving:f} is true for rows of the table
 // f in a shard that is on its way to another database. {own:t} is the own priority of a row of t, and {inherited} is the
-// priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now.
+// priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now. {unfollowed} is true for rows
+// of t after which no other task runs.
 type statements struct {
 	get, lockTask, lockEnded                                string
 	inserts                                                 map[insertKind]func() string
 	claimKeys, releaseKeys, holders, allHolders, areFree    string
 	removeEnded, remove, note, grab, finish, drop, update   string
 	rerun, finishNoted, dropNoted                           string
+	finishInTx, exitInTx                                    string
 	exit, endNoted, removeExits, removeExitsNoted           string
-	end, comeBack                                           string
+	end, comeBack, documents                                string
 	due, dueRunning, dueEnded, ready, queues, allQueues     string
 	dueOf, submitted, submittedOf                           string
 	listAll, listLive, listErrors, listKinds, countKinds    string
-	listKey                                                 string
+	appendLogs, readLog, loggedTasks, removeLogs, trimLogs  string
+	listKey, listErrorsOf                                   string
+	searches                                                searchTexts
 	count, fold                                             string
 	unclaimed, allUnclaimed, orphans, outdated              string
 	setting, setSetting, unset, swapSetting                 string
@@ -36,6 +40,7 @@ type statements struct {
 	lockKeys, demote, promote, heads, headless, takeHead    string
 	locked                                                  string
 	keys, keysBehind, key, findKey, keysOf, freeKeys, hasID string
+	eraseKeys                                               string
 }
 
 // firsts are the statements at the begin of a transaction: plans in a transaction of the caller, settings in one of the store,
@@ -95,9 +100,9 @@ const (
 	attempt integer, shard smallint, turn smallint, state smallint, priority smallint, inherits boolean, due_state smallint,
 	type bytea, grp bytea, key bytea, ordering_key bytea, node bytea, headers bytea, payload bytea, parent bytea`
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean,
-	awaits bytea, woken_by smallint, signals bytea, children bytea, kind bigint, kind_at bigint`
+	awaits bytea, woken_by smallint, signals bytea, children bytea, kind bigint, kind_at bigint, search text`
 	// noOthers is their values in a task that was just submitted.
-	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null, null, null, null`
+	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null, null, null, null, null`
 )
 
 // The rows to insert, and the same if some are the heads of their keys, unless others have the key or an earlier seat.
@@ -189,7 +194,7 @@ with gone as (
 	delete from {task} t
 	using unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::uuid[])
 		as c (id, version, new_result, at, next, ended_at, keep, by)
-	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
+	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by) and {unfollowed}
 	returning {narrow:t}, t.children, t.payload, c.new_result, c.at, c.next, c.ended_at, c.keep)
 insert into {ended} ({narrow}, children, checkpoint, payload, result, due_at, due_state, queued, ended_at, keep)
 select {done}, children, null, payload, new_result, null, null, false, ended_at, keep
@@ -202,7 +207,7 @@ var moveNoted = strings.Replace(moveDone, "\ninsert", ",\nmoved as (insert", 1) 
 const dropDone = `
 with gone as (
 	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) as c (id, version, at, next, by)
-	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
+	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by) and {unfollowed}
 	returning {narrow:t}, c.at, c.next),
 keys as (delete from {key} k using gone where {holds:gone})
 select {done}
@@ -211,10 +216,18 @@ from gone`
 // dropNoted is dropDone with notesEnds.
 var dropNoted = strings.Replace(dropDone, "\nselect {done}\nfrom gone", ",\n"+strings.TrimSpace(notesEnds)+"\nselect {done}\nfrom gone, noted", 1)
 
+// unfollowed is false for a row of t whose end other tasks are to learn of, and fails with codeFollowed instead: see followed.go.
+const unfollowed = `(t.children is null or position('` + task.FollowersSet + `'::bytea in t.children) = 0 or {schema}.is_followed())`
+
+// quiet returns a statement that leaves such rows as they are, for a transaction that goes on.
+func quiet(sql string) string {
+	return strings.ReplaceAll(sql, "{unfollowed}", strings.Replace(unfollowed, " or {schema}.is_followed()", "", 1))
+}
+
 // done is the columns {narrow} of a row of gone that is done.
 const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
 	attempt, 0::integer, shard, 0::smallint, 4::smallint, {own:gone}, null::smallint, inherits, null::boolean,
-	type, grp, key, ordering_key, node, headers, progress, null::bytea, history, null::bytea, null::smallint, parent`
+	type, grp, key, ordering_key, node, headers, progress, null::bytea, history, null::bytea, null::smallint, parent, search`
 
 // The task runs again: see isAgain.
 const updateRerun = `
@@ -240,15 +253,15 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard, turn = c.turn,
 	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone, node = c.node,
 	awaits = c.awaits, woken_by = nullif(c.woken_by, 0), signals = case when c.signaled then c.signals else t.signals end,
-	children = case when c.family then c.children else t.children end, kind = c.kind, kind_at = case when c.kind is not null then c.updated_at end
+	children = case when c.family then c.children else t.children end, kind = c.kind, kind_at = case when c.kind is not null then c.updated_at end, search = c.search::bigint[]
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
 	$20::bytea[], $21::boolean[], $22::bytea[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::boolean[],
 	$28::boolean[], $29::bytea[], $30::boolean[], $31::bytea[],
-	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[], $36::boolean[], $37::bytea[], $38::bigint[])
+	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[], $36::boolean[], $37::bytea[], $38::bigint[], $39::text[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
 	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload,
-	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals, family, children, kind)
+	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals, family, children, kind, search)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.
@@ -256,6 +269,12 @@ const freeKeys = `
 with holders as (select id, type, ordering_key, key from {task} where id = any($1::uuid[])),
 keys as (delete from {key} k using holders h where {holds:h})
 update {task} set key = null where id = any($1::uuid[])`
+
+// eraseKeys is freeKeys for rows that lose their ordering keys, too.
+const eraseKeys = `
+with holders as (select id, type, ordering_key, key from {task} where id = any($1::uuid[])),
+keys as (delete from {key} k using holders h where {holds:h})
+update {task} set key = null, ordering_key = null where id = any($1::uuid[])`
 
 const moveEnded = `
 with gone as (delete from {task} where id = any($1::uuid[]) and state in (4, 6, 7) returning {columns})
@@ -269,19 +288,19 @@ insert into {task} ({narrow}, {heavy}, queued)
 select {narrow}, {heavy}, false from gone`
 
 const upsertRules = `
-insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits)
-select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits
-from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[])
-	as c (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits)
+insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits, searched)
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits, searched
+from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[], $13::boolean[])
+	as c (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits, searched)
 order by type
 on conflict (type) do update
-set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits)
-	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember, excluded.inherits)
-where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done, t.max_lateness, t.remember, t.inherits)
-	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember, excluded.inherits)`
+set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits, searched)
+	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember, excluded.inherits, excluded.searched)
+where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done, t.max_lateness, t.remember, t.inherits, t.searched)
+	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember, excluded.inherits, excluded.searched)`
 
 const selectRules = `
-select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits from {type_policy}
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits, searched from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
 const swapSetting = `
@@ -306,14 +325,15 @@ func statementsIn(name string) *statements {
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: holders("null"), allHolders: holders("{schema}.key_was_freed()"), areFree: fill(areFree),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), rerun: fill(updateRerun), update: fill(updateRows),
-		finishNoted: fill(moveNoted), dropNoted: fill(dropNoted),
+		finishNoted: fill(moveNoted), dropNoted: fill(dropNoted), finishInTx: fill(quiet(moveDone)), exitInTx: fill(quiet(updateExit)),
 		exit: fill(updateExit), endNoted: fill(endNoted), removeExits: fill(deleteEnded), removeExitsNoted: fill(deleteNoted),
-		end: fill(moveEnded), comeBack: fill(moveBack),
+		end: fill(moveEnded), comeBack: fill(moveBack), documents: fill(writeDocuments),
 		dueOf: fill(selectDueOf), submitted: fill(selectSubmitted), submittedOf: fill(selectSubmittedOf),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
 		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
-		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), listKinds: list(pageKinds), listKey: list(pageKey), countKinds: fill(selectKinds),
+		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), listErrorsOf: list(pageErrorsOf), listKinds: list(pageKinds), listKey: list(pageKey), searches: searchTexts{list(pageSearch), fill(searchEnded)}, countKinds: fill(selectKinds),
+		appendLogs: fill(appendLogs), readLog: fill(selectLog), loggedTasks: fill(selectLogged), removeLogs: fill(removeLogs), trimLogs: fill(trimLogs),
 		count: fill(selectCount), fold: fill(foldTally),
 		setting:     fill("select value from {engine_setting} where name = $1"),
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
@@ -325,6 +345,7 @@ func statementsIn(name string) *statements {
 		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and ordering_key = $2 and key = $3"),
 		keysOf: fill("select key, id from {key} where type = $1 and ordering_key = '' and key >= $2 and ($3::bytea is null or key < $3) order by key limit $4"),
 		hasID:  fill("select id from {task} where id = $1 union all select id from {ended} where id = $1"), freeKeys: fill(freeKeys),
+		eraseKeys: fill(eraseKeys),
 	}
 }
 
@@ -344,7 +365,7 @@ func filler(name string) func(string) string {
 	for n := 1; n < 10; n++ { // is the row's shard in a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard) = 1)", n))
 	}
-	parts := strings.NewReplacer("{inherited}", inherited, "{done}", done).Replace
+	parts := strings.NewReplacer("{inherited}", inherited, "{done}", done, "{unfollowed}", unfollowed).Replace
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
 	return func(sql string) string { return names(own(parts(sql))) }
 }
@@ -364,7 +385,7 @@ func insertsIn(fill func(string) string) map[insertKind]func() string {
 
 // insertIn returns the statement of a kind that inserts.
 func insertIn(fill func(string) string, kind insertKind) string {
-	given, values := fresh+", "+others, namesIn(others)
+	given, values := fresh+", "+others, strings.Replace(namesIn(others), ", search", ", search::bigint[]", 1)
 	if kind.fresh {
 		given, values = fresh, noOthers
 	}

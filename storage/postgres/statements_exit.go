@@ -44,6 +44,7 @@ from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::smallint[], $5::bigint[], 
 	error, result, completes, marks, checkpoint, loads, payload, groups, grp,
 	leaves, unlimited, names, patience, family, adds, waits, kind)
 where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = c.by and (c.adds is null or {schema}.can_add(t.children, c.adds))
+	and (c.state not in (4, 6, 7) or {unfollowed})
 returning {narrow:t}, t.signals, t.children`
 
 // deleteEnded deletes tasks that have ended and that are still in the table task.

@@ -118,9 +118,12 @@ const pageAll = `
 
 const pageLive = `select {narrow} from {task} where id < $1 order by id desc limit $2 + 1`
 
-const pageErrors = `
-	select {narrow} from (select * from {task} where due_state = 5 offset 0) t
-	where id < $1 order by id desc limit $2 + 1`
+const pageErrors = `select {narrow} from {task} where due_state = 5 and id < $1 order by id desc limit $2 + 1`
+
+const pageErrorsOf = `
+	select {narrow} from (select distinct one as of from unnest($4::bytea[]) as o (one)) k cross join lateral (
+		select * from {task} t where t.due_state = 5 and t.type = k.of and t.id < $1 order by t.id desc limit $2 + 1) p
+	order by id desc limit $2 + 1`
 
 // The kinds in the ranges, each once, and the rows of each.
 const pageKinds = `
@@ -133,6 +136,18 @@ const pageKinds = `
 	select {narrow} from (select distinct kind as of from ranges where kind is not null) k cross join lateral (
 		select * from {task} t where t.kind = k.of and t.id < $1 order by t.id desc limit $2 + 1) p
 	order by id desc limit $2 + 1`
+
+// The rows with a value of each search set. {search} has a condition for each, and {kinds} one for the kinds of errors, of which rows
+// are in the table task alone. {also} is searchEnded if tasks that have ended are searched.
+const pageSearch = `
+	select * from (
+		(select {narrow} from {task} where id < $1 and id > $7 and {search} {kinds} order by id desc limit $2 + 1)
+		{also}) p
+	order by id desc limit $2 + 1`
+
+const searchEnded = `
+	union all
+	(select {narrow} from {ended} where id < $1 and id > $7 and {search} order by id desc limit $2 + 1)`
 
 // The rows that have the key $6, by the types of all keys. The parameters $3 and $4 serve selectList.
 const pageKey = `

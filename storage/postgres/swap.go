@@ -33,18 +33,24 @@ func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, erro
 // swapAll is Swap without a look at the known locks.
 func (v *verbs) swapAll(ctx context.Context, cs []task.Change) ([]*task.Task, error) {
 	w := classify(cs)
+	others := w.others
 	swap := func(v *verbs) error {
-		w.rows = make([]*task.Task, len(cs))
+		w.rows, w.others = make([]*task.Task, len(cs)), slices.Clone(others)
 		if err := v.swap(ctx, w); err != nil {
 			return err
+		}
+		if v.tx != nil {
+			w.retryEnds()
 		}
 		return v.rewrite(ctx, w)
 	}
 	var err error
-	if len(w.others) > 0 {
-		err = v.atomically(ctx, "swap", swap)
-	} else {
+	isRead := len(others) > 0
+	if !isRead {
 		err = v.again(ctx, "swap", func() error { return swap(v) })
+	}
+	if isRead || isFollowed(err) {
+		err = v.atomically(ctx, "swap", swap)
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func classify(cs []task.Change) *swaps {
 		return w
 	}
 	for i, c := range cs {
-		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Put == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil
+		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Put == nil && c.Mark == nil && c.Restore == nil && c.Erase == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil && c.Search == nil
 		switch {
 		case plain && c.To == task.Processing && c.By.IsZero():
 			w.grabs = append(w.grabs, i)
@@ -100,7 +106,7 @@ func classify(cs []task.Change) *swaps {
 // isAgain reports whether a change ends an attempt that completed while its task runs again.
 func isAgain(c *task.Change) bool {
 	return c.To == task.Waiting && c.Outcome == task.Completed && c.Count == task.Reset && !c.ReadyAt.IsZero() && !c.By.IsZero() &&
-		!c.Due && c.Error == "" && c.Replace == nil && c.Put == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil
+		!c.Due && c.Error == "" && c.Replace == nil && c.Put == nil && c.Mark == nil && c.Restore == nil && c.Erase == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil && c.More == nil && c.Reencoded == nil && c.Search == nil
 }
 
 // swap makes the changes that have statements of their own.
@@ -173,7 +179,10 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	v.makeRoom(ctx, p, ends)
 	ids, at, keep := columns(ends)
 	sql := v.store.sql.finish
-	if w.notes {
+	switch {
+	case v.tx != nil:
+		sql = v.store.sql.finishInTx
+	case w.notes:
 		sql = v.store.sql.finishNoted
 	}
 	p.add(w.answers(some), sql, ids,

@@ -1,6 +1,8 @@
 package postgres_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,6 +17,23 @@ type endKind struct {
 	change  func(c *task.Change)
 	removes bool
 	rows    int // that follow
+
+	// documents are the writes of three documents: the first does not exist, and the others have the version documentVersion. One of them expires.
+	documents func(now time.Time, keys []string) []task.DocumentWrite
+}
+
+const documentVersion = 7
+
+func overwritesOne(_ time.Time, keys []string) []task.DocumentWrite {
+	return []task.DocumentWrite{{Key: keys[0], Data: []byte("new")}}
+}
+
+func writesOfEachKind(now time.Time, keys []string) []task.DocumentWrite {
+	return []task.DocumentWrite{
+		{Key: keys[0], Data: []byte("new"), Replaces: new(uint64(0)), ExpiresAt: now.Add(time.Hour)},
+		{Key: keys[1], Data: []byte("next"), Replaces: new(uint64(documentVersion))},
+		{Key: keys[2], Delete: true, Replaces: new(uint64(documentVersion))},
+	}
 }
 
 // childrenOf adds ten children of one name.
@@ -52,6 +71,13 @@ var endKinds = []endKind{
 		c.Outcome, c.Count, c.NextEventAt = task.HandedBack, task.Refund, c.At.Add(time.Minute)
 	}},
 	{name: "is interrupted", change: func(c *task.Change) { c.To, c.Outcome, c.Count = task.Submitted, task.Interrupted, task.Refund }},
+	{name: "is done and writes a document", documents: overwritesOne, change: func(c *task.Change) { c.To, c.Count = task.Done, task.Keep }},
+	{name: "is done, writes documents and is removed", documents: writesOfEachKind, removes: true, change: func(c *task.Change) { c.To, c.Count = task.Done, task.Keep }},
+	{name: "runs again and writes documents", documents: writesOfEachKind, change: func(c *task.Change) { c.ReadyAt, c.NextEventAt = c.At.Add(time.Hour), c.At.Add(time.Hour) }},
+	{name: "waits for ten children and writes documents", rows: 10, documents: writesOfEachKind, change: func(c *task.Change) {
+		c.Adds = childrenOf("page")
+		c.Await = &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "page"}}}
+	}},
 	{name: "has crashed", change: func(c *task.Change) {
 		c.Outcome, c.Count, c.Error, c.NextEventAt = task.Crashed, task.Keep, "no", c.At.Add(time.Minute)
 	}},
@@ -79,6 +105,9 @@ func TestEveryEndOfAnAttemptIsOneRoundTrip(t *testing.T) {
 				c := task.Change{Ref: r.Ref(), To: task.Waiting, By: r.Owner, At: s.now, Outcome: task.Completed, Count: task.Reset, OrderingKey: r.OrderingKey}
 				kind.change(&c)
 				b := &storage.Batch{Insert: []*task.Task{s.row(name())}, Swap: []task.Change{c}, Remove: []bool{kind.removes}, Follow: [][]*task.Task{nil}}
+				if kind.documents != nil {
+					b.Documents = [][]task.DocumentChange{s.writes(kind, fmt.Sprint("document ", n))}
+				}
 				for i := range kind.rows {
 					follower := s.row(name())
 					follower.Parent = &task.Parent{ID: r.ID, Name: "page", Index: uint32(i)}
@@ -86,6 +115,7 @@ func TestEveryEndOfAnAttemptIsOneRoundTrip(t *testing.T) {
 				}
 				return b
 			}
+			var last *storage.Batch
 			got := least(s.trips, batch, func(b *storage.Batch) {
 				out, want := s.commit(b), before.Clone()
 				if !b.Swap[0].Apply(want) || out.Swapped[0] == nil {
@@ -94,6 +124,7 @@ func TestEveryEndOfAnAttemptIsOneRoundTrip(t *testing.T) {
 				if is := out.Swapped[0]; is.State != want.State || is.Woken().By != want.Woken().By || is.Version != want.Version {
 					t.Errorf("a task that %s is %v, at version %d, woken by %v; want %v, %d, %v", kind.name, is.State, is.Version, is.Woken().By, want.State, want.Version, want.Woken().By)
 				}
+				last = b
 				followed := 0
 				for _, row := range out.FollowedBy(0) {
 					if row.Created() {
@@ -104,6 +135,7 @@ func TestEveryEndOfAnAttemptIsOneRoundTrip(t *testing.T) {
 					t.Errorf("a task that %s is followed by %d rows, want %d", kind.name, followed, kind.rows)
 				}
 			})
+			s.wrote(kind, last.DocumentsOf(0))
 			if got != 1 {
 				t.Errorf("a batch with a task that %s takes %d round trips, key %q", kind.name, got, key)
 			}
@@ -118,4 +150,37 @@ func (s *tripsStore) get(id task.ID) *task.Task {
 		s.t.Fatal(err)
 	}
 	return t
+}
+
+// writes returns writes of documents of a kind. Their keys begin with a name.
+func (s *tripsStore) writes(kind endKind, name string) (changes []task.DocumentChange) {
+	s.t.Helper()
+	keys := []string{name + " a", name + " b", name + " c"}
+	for i, key := range keys[1:] {
+		c := task.NewDocumentChange(s.now, &task.DocumentWrite{Key: key, ExpiresAt: []time.Time{{}, s.now.Add(time.Hour)}[i]}, []byte("old"))
+		row := c.Over(nil)
+		row.Version = documentVersion
+		s.commit(&storage.Batch{Insert: []*task.Task{row}})
+	}
+	for _, w := range kind.documents(s.now, keys) {
+		changes = append(changes, task.NewDocumentChange(s.now, &w, w.Data))
+	}
+	return changes
+}
+
+// wrote compares documents with the changes that an end of a kind has made.
+func (s *tripsStore) wrote(kind endKind, changes []task.DocumentChange) {
+	s.t.Helper()
+	for i := range changes {
+		c := &changes[i]
+		got, err := s.Get(s.t.Context(), c.Row.ID)
+		switch {
+		case c.Delete:
+			if !errors.Is(err, task.ErrNotFound) {
+				s.t.Errorf("a document that a task that %s deletes is %+v, %v", kind.name, got, err)
+			}
+		case err != nil || !bytes.Equal(got.Payload, c.Row.Payload) || !got.NextEventAt.Equal(c.Row.NextEventAt) || c.Replaces != nil && *c.Replaces > 0 && got.Version != *c.Replaces+1:
+			s.t.Errorf("a document that a task that %s writes is %+v, %v", kind.name, got, err)
+		}
+	}
 }

@@ -121,3 +121,14 @@ func (c *closes) Close() error {
 	c.times++
 	return c.Backend.Close()
 }
+
+// Dump implements [storagetest.Dumper].
+func (k kept) Dump() (all []byte, err error) {
+	k.memory.mu.Lock()
+	defer k.memory.mu.Unlock()
+	k.memory.pairs.Ascend(func(p pair) bool {
+		all = append(append(all, p.key...), p.value...)
+		return true
+	})
+	return all, nil
+}

@@ -26,6 +26,7 @@ type backend struct {
 	storage.KeyInspector
 	storage.KeyFinder
 	storage.Shared
+	storage.LogKeeper
 	rows  *memory.Store
 	name  string
 	fault atomic.Pointer[func(storagetest.Call) storagetest.Fault] // nil is none
@@ -44,7 +45,7 @@ var _ sharded.Backend = (*backend)(nil)
 
 func newBackend(name string, here task.Shards) *backend {
 	m := memory.New()
-	p := &backend{Inspector: m, KeyInspector: m, KeyFinder: m, Shared: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
+	p := &backend{Inspector: m, KeyInspector: m, KeyFinder: m, Shared: m, LogKeeper: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
 	p.Store = storagetest.Faulty(m, func(c storagetest.Call) storagetest.Fault {
 		p.calls.Add(1)
 		if fault := p.fault.Load(); fault != nil {

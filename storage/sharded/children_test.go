@@ -119,8 +119,6 @@ func (l *letters) fail(seed uint64, left int) {
 	l.store.set(roll, roll)
 }
 
-func TestTreesInTwoDatabasesAreJoinedWhateverFails(t *testing.T) { treesGrow(t, false) }
-
 func TestTreesInTwoDatabasesAreJoinedThoughShardsAreMoved(t *testing.T) { treesGrow(t, true) }
 
 func treesGrow(t *testing.T, moves bool) {

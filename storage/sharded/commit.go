@@ -115,7 +115,7 @@ func (s *Store) commitIn(ctx context.Context, database int, b *storage.Batch) (s
 		s.log.Warn("a database does not say which shards it holds; changes that it has not found are tried again", "database", s.databases[database].Name, "error", err)
 	}
 	for i, t := range out.Swapped {
-		if t == nil && !held.Has(b.Swap[i].ID.Shard()) {
+		if t == nil && out.ConflictOf(i) == nil && !held.Has(b.Swap[i].ID.Shard()) {
 			out.Elsewhere = append(out.Elsewhere, len(b.Insert)+i)
 		}
 	}
@@ -156,6 +156,9 @@ func (s *Store) commitHeld(ctx context.Context, database int, b *storage.Batch) 
 			if len(b.Follow) > 0 {
 				held.Follow = append(held.Follow, b.Follows(k))
 			}
+			if len(b.Documents) > 0 {
+				held.Documents = append(held.Documents, b.DocumentsOf(k))
+			}
 		}
 		at = append(at, i)
 	}
@@ -172,6 +175,9 @@ func (s *Store) commitHeld(ctx context.Context, database int, b *storage.Batch) 
 	if done.Followed != nil {
 		out.Followed = make([][]storage.Inserted, len(b.Swap))
 	}
+	if done.Conflicts != nil {
+		out.Conflicts = make([]*task.DocumentConflict, len(b.Swap))
+	}
 	for k, i := range at {
 		if k < len(held.Insert) {
 			out.Inserted[i] = done.Inserted[k]
@@ -181,13 +187,17 @@ func (s *Store) commitHeld(ctx context.Context, database int, b *storage.Batch) 
 		if followed := done.FollowedBy(k - len(held.Insert)); followed != nil {
 			out.Followed[i-len(b.Insert)] = followed
 		}
+		if conflict := done.ConflictOf(k - len(held.Insert)); conflict != nil {
+			out.Conflicts[i-len(b.Insert)] = conflict
+			continue
+		}
 		if out.Swapped[i-len(b.Insert)] = t; t == nil { // its shard may have left: another try finds out
 			out.Elsewhere = append(out.Elsewhere, i)
 		}
 	}
 	slices.Sort(out.Elsewhere)
 	outwardHints(database, done.Heads)
-	out.Lost, out.Heads = done.Lost, done.Heads
+	out.Lost, out.Heads, out.Carriers = done.Lost, done.Heads, done.Carriers
 	return out, nil
 }
 

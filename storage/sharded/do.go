@@ -51,7 +51,7 @@ func (w *work) shard(i int) uint16 { return shardIn(w.batch, i) }
 
 // doAll does the whole batch in one database.
 func (w *work) doAll(ctx context.Context, database int, on storage.Store) (unsure []int, err error) {
-	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Terms: w.batch.Terms, Swap: w.batch.Swap, Remove: w.batch.Remove, Follow: w.batch.Follow}).Wait()
+	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Terms: w.batch.Terms, Swap: w.batch.Swap, Remove: w.batch.Remove, Follow: w.batch.Follow, Documents: w.batch.Documents}).Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (w *work) doAll(ctx context.Context, database int, on storage.Store) (unsur
 	numberFollowing(database, w.batch, &out)
 	outwardHints(database, out.Heads)
 	for i, t := range out.Swapped {
-		if t == nil {
+		if t == nil && out.ConflictOf(i) == nil {
 			unsure = append(unsure, len(w.batch.Insert)+i)
 		}
 	}
@@ -84,9 +84,13 @@ func (w *work) doSome(ctx context.Context, database int, on storage.Store, some 
 		part.Swap = append(part.Swap, w.batch.Swap[i-inserts])
 		part.Remove = append(part.Remove, w.batch.Removes(i-inserts))
 		part.Follow = append(part.Follow, w.batch.Follows(i-inserts))
+		part.Documents = append(part.Documents, w.batch.DocumentsOf(i-inserts))
 	}
 	if len(w.batch.Follow) == 0 {
 		part.Follow = nil
+	}
+	if len(w.batch.Documents) == 0 {
+		part.Documents = nil
 	}
 	out, err := on.Commit(ctx, &part).Wait()
 	if err != nil {
@@ -99,7 +103,7 @@ func (w *work) doSome(ctx context.Context, database int, on storage.Store, some 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spread()
-	w.out.Heads = append(w.out.Heads, out.Heads...)
+	w.out.Heads, w.out.Carriers = append(w.out.Heads, out.Heads...), append(w.out.Carriers, out.Carriers...)
 	for k, i := range some {
 		if i < inserts {
 			w.out.Inserted[i] = out.Inserted[k]
@@ -108,6 +112,10 @@ func (w *work) doSome(ctx context.Context, database int, on storage.Store, some 
 		t := out.Swapped[k-len(part.Insert)]
 		if followed := out.FollowedBy(k - len(part.Insert)); followed != nil {
 			w.out.Followed[i-inserts] = followed
+		}
+		if conflict := out.ConflictOf(k - len(part.Insert)); conflict != nil {
+			w.out.Conflicts[i-inserts] = conflict
+			continue
 		}
 		if w.out.Swapped[i-inserts] = t; t == nil {
 			unsure = append(unsure, i)
@@ -126,5 +134,8 @@ func (w *work) spread() {
 	}
 	if w.out.Followed == nil && len(w.batch.Follow) > 0 {
 		w.out.Followed = make([][]storage.Inserted, len(w.batch.Swap))
+	}
+	if w.out.Conflicts == nil && len(w.batch.Documents) > 0 {
+		w.out.Conflicts = make([]*task.DocumentConflict, len(w.batch.Swap))
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
-	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -39,23 +38,10 @@ type families struct {
 
 func startFamilies(t *testing.T, child policy.Type) *families {
 	f := &families{T: t, a: database(t, "a"), b: database(t, "b"), ran: make(map[string]int), order: make(map[string][]int)}
-	if _, err := placement.Divide(t.Context(), f.a, f.b); err != nil {
-		t.Fatal(err)
-	}
-	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: f.a.Store}, {Name: "b", Store: f.b.Store}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.store = &faults{Store: s}
+	f.store = openHalves(t, f.a, f.b, f.stop)
 	parent := policy.DefaultType()
 	parent.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: time.Millisecond}}
 	f.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"parent": parent, "child": child, "other": forgotten()}}
-	t.Cleanup(func() {
-		f.stop()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	f.start()
 	return f
 }

@@ -117,3 +117,26 @@ func (s *Store) CountKinds(ctx context.Context, types []string, limit int) ([]st
 	}
 	return slices.Concat(some...), true, nil
 }
+
+var _ storage.Fenced = (*Store)(nil)
+
+// Fence implements [storage.Fenced]. It asks all databases.
+func (s *Store) Fence(ctx context.Context) (func(context.Context) (bool, error), error) {
+	all, err := ask(ctx, &s.verbs, "read the numbers of transactions", func(database int, _ storage.Tasks) (func(context.Context) (bool, error), error) {
+		if of, ok := s.databases[database].Store.(storage.Fenced); ok {
+			return of.Fence(ctx)
+		}
+		return func(context.Context) (bool, error) { return true, nil }, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (bool, error) {
+		for _, passed := range all {
+			if ok, err := passed(ctx); err != nil || !ok {
+				return false, err
+			}
+		}
+		return true, nil
+	}, nil
+}

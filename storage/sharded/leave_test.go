@@ -16,10 +16,6 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Handlers fail before their end is committed, and transactions fail before and after their commits, so that attempts of what
-// carries the children end at every point. The children are deleted when they are done.
-func TestEveryChildArrivesOnceInAnotherDatabaseWhateverFails(t *testing.T) { whateverFails(t, false) }
-
 func TestEveryChildArrivesOnceThoughShardsAreMoved(t *testing.T) { whateverFails(t, true) }
 
 func whateverFails(t *testing.T, moves bool) {

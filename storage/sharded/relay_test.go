@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -72,22 +71,29 @@ type relays struct {
 	hold    chan struct{}                              // guarded by mu: items wait for it; nil for none
 }
 
-func startRelays(t *testing.T, items policy.Type) *relays {
-	r := &relays{T: t, a: database(t, "a"), b: database(t, "b"), items: items, part: 50, ran: make(map[string]int), order: make(map[string][]int)}
-	if _, err := placement.Divide(t.Context(), r.a, r.b); err != nil {
+// openHalves opens a store over two databases, each of which gets a half of the shards. Its calls may be made to fail. At the end of the test it is
+// closed, after stop.
+func openHalves(t *testing.T, a, b placement.Database, stop func()) *faults {
+	t.Helper()
+	if _, err := placement.Divide(t.Context(), a, b); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: r.a.Store}, {Name: "b", Store: r.b.Store}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.store = &faults{Store: s}
 	t.Cleanup(func() {
-		r.stop()
+		stop()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return &faults{Store: s}
+}
+
+func startRelays(t *testing.T, items policy.Type) *relays {
+	r := &relays{T: t, a: database(t, "a"), b: database(t, "b"), items: items, part: 50, ran: make(map[string]int), order: make(map[string][]int)}
+	r.store = openHalves(t, r.a, r.b, r.stop)
 	r.start()
 	return r
 }
@@ -301,57 +307,6 @@ func forgotten() policy.Type {
 	p := policy.DefaultType()
 	p.Retention.Done = 0
 	return p
-}
-
-// Attempts end between the commit of the parent and the delivery, transactions fail before and after their commits, and an
-// attempt that is over delivers its row again when the tasks have ended and are deleted.
-func TestATaskThatLeavesForAnotherDatabaseArrivesOnceWhateverFails(t *testing.T) {
-	r := startRelays(t, forgotten())
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	var mu sync.Mutex
-	rng, left := rand.New(rand.NewPCG(seed, 1)), 60
-	roll := func(int) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if left == 0 || rng.IntN(6) > 0 {
-			return nil
-		}
-		left--
-		return errFault
-	}
-	var over []*engine.Relay // of attempts that have failed before they delivered
-	r.store.set(roll, roll)
-	r.add(5000, func(_ context.Context, relay *engine.Relay) error {
-		mu.Lock()
-		failed, fails := slices.Clone(over), rng.IntN(3) == 0
-		if fails {
-			over = append(over, relay)
-		}
-		mu.Unlock()
-		if fails {
-			return errFault
-		}
-		for _, one := range failed[max(0, len(failed)-2):] {
-			_ = one.Deliver(t.Context()) // it fails: the attempt is over
-		}
-		return nil
-	})
-	r.check(5000)
-	r.store.set(nil, nil)
-	mu.Lock()
-	again := over
-	mu.Unlock()
-	for _, one := range again {
-		_ = one.Deliver(t.Context())
-	}
-	r.check(5000)
-	if r.stop(); len(again) == 0 {
-		t.Error("no attempt ended before its delivery")
-	}
-	r.start() // of another incarnation
-	r.add(6000, nil)
-	r.check(6000)
 }
 
 // While a database is away, the other one goes on, and has at most one row that waits for it.

@@ -16,7 +16,6 @@ import (
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
-	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/workflow"
 	"github.com/taskengine/taskengine/workflow/runner"
@@ -40,25 +39,12 @@ type letters struct {
 
 func startLetters(t *testing.T) *letters {
 	l := &letters{T: t, a: database(t, "a"), b: database(t, "b"), runs: 4}
-	if _, err := placement.Divide(t.Context(), l.a, l.b); err != nil {
-		t.Fatal(err)
-	}
-	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: l.a.Store}, {Name: "b", Store: l.b.Store}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.store = &faults{Store: s}
+	l.store = openHalves(t, l.a, l.b, func() { l.kill(time.Minute) })
 	typ := policy.DefaultType()
 	typ.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: time.Millisecond}}
 	flow := runner.TypePolicy()
 	flow.Retry = typ.Retry
 	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ, "tree": typ, "still": typ, "last": typ, "undo": typ, workflow.Type: flow}}
-	t.Cleanup(func() {
-		l.kill(time.Minute)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	l.start()
 	return l
 }
@@ -246,10 +232,6 @@ func (l *letters) check(writers int) {
 		}
 	}
 }
-
-// Handlers fail, transactions fail before and after their commits, and the engine is stopped within attempts, so that the
-// attempts of the carriers of signals end at every point.
-func TestEverySignalIsTakenOnceInAnotherDatabaseWhateverFails(t *testing.T) { signalsArrive(t, false) }
 
 func TestEverySignalIsTakenOnceThoughShardsAreMoved(t *testing.T) { signalsArrive(t, true) }
 

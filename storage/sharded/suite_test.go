@@ -1,7 +1,6 @@
 package sharded_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -22,13 +21,11 @@ func (d divided) Place(id task.ID) int {
 	return slices.IndexFunc(d.backends, func(p *backend) bool { return p.home.Load().Owned.Has(id.Shard()) })
 }
 
-func TestStore(t *testing.T) {
-	for _, n := range []int{1, 3} {
-		t.Run(fmt.Sprintf("%d backends", n), func(t *testing.T) {
-			storagetest.Run(t, func(t testing.TB) storage.Store {
-				ps := backends(n)
-				return divided{open(t, ps...), ps}
-			})
-		})
-	}
+func TestStore(t *testing.T) { runSuite(t, 3) }
+
+func runSuite(t *testing.T, n int) {
+	storagetest.Run(t, func(t testing.TB) storage.Store {
+		ps := backends(n)
+		return divided{open(t, ps...), ps}
+	})
 }

@@ -173,6 +173,7 @@ func numberFollowing(database int, b *storage.Batch, out *storage.Outcome) {
 	for i, done := range out.Followed {
 		number(database, b.Follows(i), done)
 	}
+	outwardAll(database, out.Carriers)
 }
 
 // Swap implements [storage.Tasks].

@@ -41,8 +41,6 @@ func (l *letters) undo(context.Context, *task.Task) ([]byte, error) {
 	return nil, nil
 }
 
-func TestWorkflowsInTwoDatabasesAreJoinedWhateverFails(t *testing.T) { workflowsRun(t, false) }
-
 func TestWorkflowsInTwoDatabasesAreJoinedThoughShardsAreMoved(t *testing.T) { workflowsRun(t, true) }
 
 // workflowsRun runs workflows with steps that add children in both databases, while handlers and the store fail and the engine is

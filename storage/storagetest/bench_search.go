@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,16 @@ func BenchmarkSearch(b *testing.B, open func(testing.TB) storage.Store) {
 					}
 				}
 			})
+			for name, v := range map[string]task.SearchValue{"page of a value of one in a million": 2, "page of a value of one in a thousand": 3, "page of a value of one in ten": 4} {
+				b.Run(name, func(b *testing.B) {
+					q := storage.ListQuery{Filter: storage.Filter{Types: []string{"mail"}}, Search: []task.SearchSet{{Name: "payload.a", Values: []task.SearchValue{task.Unread, v}}}, Limit: 50}
+					for b.Loop() {
+						if rows := list(b, q); rows != 50 && v != 2 {
+							b.Fatalf("%d rows", rows)
+						}
+					}
+				})
+			}
 			b.Run("page of a key", func(b *testing.B) {
 				for b.Loop() {
 					if rows := list(b, storage.ListQuery{Filter: storage.Filter{Key: "key 77"}, Limit: 50}); rows != 1 {
@@ -85,6 +96,12 @@ func fillForSearch(b *testing.B, s storage.Store, ids *task.IDs, n int) {
 				ID: ids.Next(at), Version: 4, State: task.Error, Type: "mail", Priority: 5, CreatedAt: at, ReadyAt: at, UpdatedAt: at, Attempt: 3,
 				Node: "node", LastError: searchedError(i%40, i), Payload: pattern(200),
 			}
+			for of, v := range map[int]task.SearchValue{1_000_000: 2, 1000: 3, 10: 4} {
+				if i%of == 5 {
+					t.Search = append(t.Search, v)
+				}
+			}
+			slices.Sort(t.Search)
 			t.Shard = t.ID.Shard()
 			later := &task.Task{
 				ID: ids.Next(at), Version: 1, State: task.Waiting, Type: "mail", Priority: 5, CreatedAt: at, UpdatedAt: at,

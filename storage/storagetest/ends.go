@@ -29,8 +29,12 @@ var endsCases = []testCase{
 func (m *model) ends(n int) {
 	var b storage.Batch
 	rows, rivals := make([]*task.Task, n), make(map[task.ID]bool)
+	some := m.rand.IntN(3) == 0 // of the tasks are followed
 	for i := range rows {
 		rows[i] = m.randomRunning()
+		if some && m.rand.IntN(4) == 0 {
+			followed(1 + m.rand.IntN(3))(rows[i])
+		}
 		m.f.put(rows[i])
 		rivals[rows[i].ID] = m.rival(rows[i])
 		c := m.randomEnd(rows[i])
@@ -45,6 +49,8 @@ func (m *model) ends(n int) {
 		b.Follow = append(b.Follow, follow)
 	}
 	out := m.f.do(&b)
+	var ended []*task.Task
+	defer func() { m.f.carriersOf(out, ended) }()
 	for i, want := range rows {
 		made := b.Swap[i].Apply(want)
 		if made != (out.Swapped[i] != nil) {
@@ -52,6 +58,9 @@ func (m *model) ends(n int) {
 		}
 		if made {
 			m.sameButHead(&b.Swap[i], out.Swapped[i], handedOut(want), rivals[want.ID])
+		}
+		if made && !want.State.Live() && want.State != task.Error {
+			ended = append(ended, want)
 		}
 		equal(m.f, "followed", len(out.FollowedBy(i)), map[bool]int{true: len(b.Follow[i])}[made])
 		for _, t := range b.Follow[i] {

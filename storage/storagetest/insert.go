@@ -285,12 +285,19 @@ func remarkable() map[string]func(*task.Task) {
 		"children":            func(t *task.Task) { t.Children = children(10) },
 		"children of 3 kB":    func(t *task.Task) { t.Children = children(24_000) },
 		"a wait for children": func(t *task.Task) { waitingForChildren(t) },
+		"search values":       func(t *task.Task) { t.Search = []task.SearchValue{task.Unread, 1, 1 << 63, 1<<64 - 1} },
 		"a timeout":           func(t *task.Task) { t.Signals = &task.Signals{Wake: task.Wake{By: task.ByTimeout}} },
 		"progress untold":     func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
 		"checkpoint":          func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
 		"checkpoint of 3 kB":  func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), pattern(3000)) },
 		"short history":       func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed, Node: odd}} },
 		"long history":        func(t *task.Task) { t.History = history(task.MaxHistory, task.MaxErrorText) },
+		"changes by people": func(t *task.Task) {
+			t.History = []task.Attempt{
+				{Number: 1, StartedAt: at(1), EndedAt: at(1), Outcome: task.Edited, Error: "priority was 5", By: "anna"},
+				{Number: 1, StartedAt: at(2), EndedAt: at(2), Outcome: task.Edited, Error: "state was error", By: "anna", Job: "job", Before: `{"v":3,"s":"error","t":"submitted"}`},
+			}
+		},
 		"history out of time": func(t *task.Task) { t.History = []task.Attempt{{StartedAt: at(-1e6), EndedAt: at(-2e6)}} },
 	}
 }
@@ -300,7 +307,7 @@ func everything(t *task.Task) {
 	edits := maps.Clone(remarkable())
 	for _, name := range []string{
 		"payload of 3 kB", "result of 1 MB", "odd type", "odd group", "odd key", "ordering key", "headers",
-		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB", "signals of 3 kB", "a parent", "children of 3 kB",
+		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB", "signals of 3 kB", "a parent", "children of 3 kB", "search values",
 	} {
 		edits[name](t)
 	}

@@ -179,6 +179,9 @@ func (m *model) randomTask() *task.Task {
 			}
 		}
 	}
+	if m.errs.IntN(2) == 0 {
+		t.Search = m.randomSearch()
+	}
 	if m.rand.IntN(2) == 0 {
 		t.Key = fmt.Sprint("key", m.rand.IntN(5))
 		if d, ok := m.f.Store.(Placer); ok {
@@ -240,6 +243,35 @@ func (m *model) promote(got, want storage.Tasks) {
 	equal(m.f, "heads", sortedHints(a), sortedHints(b))
 }
 
+// randomSearch returns the search values of a row: of many, some in a row.
+func (m *model) randomSearch() (values []task.SearchValue) {
+	for v := range task.SearchValue(6) {
+		if m.errs.IntN(3) == 0 {
+			values = append(values, v<<61)
+		}
+	}
+	return values
+}
+
+// compareSearch compares a list by search values, of some states and types, in pages.
+func (m *model) compareSearch(reference *fixture, filter storage.Filter) {
+	q := storage.ListQuery{Filter: filter, Limit: 1 + m.rand.IntN(5), Scan: 1 + m.rand.IntN(9)}
+	for i := range 1 + m.rand.IntN(2) {
+		q.Search = append(q.Search, task.SearchSet{Name: fmt.Sprint("set ", i), Values: append(m.randomSearch(), task.Unread)})
+	}
+	if m.rand.IntN(3) == 0 {
+		q.Above = pick(m, m.ids)
+	}
+	all := func(f *fixture) (ids []task.ID) {
+		for q, more := q, true; more; more = !q.Before.IsZero() {
+			page := f.page(q)
+			ids, q.Before = append(ids, idsOf(page.Tasks)...), page.Next
+		}
+		return ids
+	}
+	equal(m.f, "search", all(m.f), all(reference))
+}
+
 func (m *model) randomChange() task.Change {
 	c := task.Change{
 		Ref: task.Ref{ID: pick(m, m.ids)}, To: pick(m, task.States()), At: m.randomTime(), NextEventAt: m.randomTime(),
@@ -257,11 +289,14 @@ func (m *model) randomChange() task.Change {
 	if m.rand.IntN(4) == 0 {
 		c.Payload = new(pattern(pick(m, modelSizes)))
 	}
+	if m.errs.IntN(4) == 0 {
+		c.Search = new(m.randomSearch())
+	}
 	if m.rand.IntN(4) == 0 {
 		c.Replace = &task.Replace{Priority: uint8(m.rand.IntN(3)), ExpiresAt: m.randomTime(), Headers: map[string]string{"n": fmt.Sprint(m.rand.IntN(9))}}
 	}
 	if m.rand.IntN(6) == 0 {
-		c.Replace, c.Put = nil, &task.Put{Was: pick(m, []string{"", "priority was 1"})}
+		c.Replace, c.Put = nil, new(task.Put)
 		c.To = pick(m, []task.State{task.Waiting, task.Error})
 		if m.rand.IntN(2) == 0 {
 			c.Put.Priority = new(uint8(m.rand.IntN(3)))
@@ -270,8 +305,18 @@ func (m *model) randomChange() task.Change {
 			c.Put.Headers = &map[string]string{"p": fmt.Sprint(m.rand.IntN(9))}
 		}
 	}
+	if m.rand.IntN(6) == 0 {
+		c.Mark = &task.Mark{Was: pick(m, []string{"", "priority was 1"}), By: pick(m, []string{"", "anna"}), Job: pick(m, []string{"", "job"})}
+	}
+	if c.Mark != nil && m.rand.IntN(3) == 0 {
+		c.Mark.Payload = new(pattern(pick(m, modelSizes)))
+	}
+	if m.rand.IntN(6) == 0 {
+		c.Replace, c.Await, c.Count, c.Remember, c.FreesKey = nil, nil, task.Keep, 0, false
+		c.Restore = &task.Restore{Attempt: uint32(m.rand.IntN(5)), Crashes: uint32(m.rand.IntN(3)), ExpiresAt: m.randomTime(), Error: pick(m, []*string{nil, new(""), new("e")})}
+	}
 	if m.rand.IntN(8) == 0 {
-		c.To, c.Replace, c.Put, c.Remember = task.Done, nil, nil, time.Duration(m.rand.IntN(100))*time.Second
+		c.To, c.Replace, c.Put, c.Restore, c.Remember = task.Done, nil, nil, nil, time.Duration(m.rand.IntN(100))*time.Second
 	}
 	if m.rand.IntN(4) == 0 {
 		c.Checkpoint = new(pattern(pick(m, modelSizes)))
@@ -280,6 +325,12 @@ func (m *model) randomChange() task.Change {
 		c.To, c.Replace, c.Remember, c.FreesKey = pick(m, []task.State{task.Done, task.Failed, task.Cancelled}), nil, 0, true
 		if m.rand.IntN(4) > 0 {
 			c.Payload, c.Checkpoint = nil, nil
+		}
+	}
+	if m.rand.IntN(12) == 0 {
+		c = task.Change{
+			Ref: c.Ref, To: pick(m, []task.State{task.Done, task.Failed, task.Failed, task.Cancelled, task.Error}), At: c.At, NextEventAt: c.NextEventAt, Error: c.Error,
+			Erase: &task.Erasure{By: pick(m, []string{"", "anna"}), Job: pick(m, []string{"", "job"})},
 		}
 	}
 	return c
@@ -480,6 +531,7 @@ func (m *model) compare() {
 		if countsKinds(m.f.Store) {
 			m.compareKinds()
 		}
+		m.compareSearch(reference, filter)
 	}
 }
 

@@ -53,6 +53,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	_, liveCounter := probe.(storage.LiveCounter)
 	_, noSyncer := probe.(storage.NoSyncer)
 	_, settings := probe.(storage.Settings)
+	_, logKeeper := probe.(storage.LogKeeper)
 	_, shared := probe.(storage.Shared)
 	_, exporter := probe.(storage.Exporter)
 	_, partUpdater := probe.(storage.PartUpdater)
@@ -61,8 +62,8 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, key inspector %t, live counter %t, no-syncer %t, settings %t, shared %t, exporter %t, part updater %t, ruled %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, keyInspector, liveCounter, noSyncer, settings, shared, exporter, partUpdater, ruled, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, key inspector %t, live counter %t, no-syncer %t, settings %t, log keeper %t, shared %t, exporter %t, part updater %t, ruled %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, keyInspector, liveCounter, noSyncer, settings, logKeeper, shared, exporter, partUpdater, ruled, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -75,6 +76,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"swap", true, swapCases},
 		{"remember", true, rememberCases},
 		{"free_key", true, freeKeyCases},
+		{"erase", true, eraseCases},
 		{"note", true, noteCases},
 		{"signal", true, signalCases},
 		{"children", true, childrenCases},
@@ -87,14 +89,18 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
 		{"kinds", countsKinds(probe), kindCases},
+		{"search", inspector, searchCases},
 		{"inspect keys", keyInspector, inspectKeyCases},
 		{"find keys", findsKeys(t, probe), findKeyCases},
 		{"live counter", liveCounter, liveCounterCases},
 		{"no sync", noSyncer, noSyncCases},
 		{"settings", settings, settingsCases},
+		{"logs", logKeeper, logCases},
 		{"batch", true, batchCases},
 		{"follow", true, followCases},
 		{"ends", true, endsCases},
+		{"after", true, afterCases},
+		{"documents", true, documentCases},
 		{"order", true, orderCases},
 		{"inherit", true, inheritCases},
 		{"turns", true, turnCases},

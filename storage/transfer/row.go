@@ -49,13 +49,17 @@ func appendRow(b []byte, t *task.Task) []byte {
 	for _, a := range t.History {
 		b = appendNumbers(b, uint64(a.Number), uint64(a.Outcome))
 		b = appendTimes(b, a.StartedAt, a.EndedAt)
-		b = appendTexts(b, a.Node, a.Error)
+		b = appendTexts(b, a.Node, a.Error, a.By, a.Job, a.Before)
 	}
 	p := t.Progress()
 	b = appendNumbers(b, p.Done, p.Total)
 	b = appendTimes(b, p.At)
 	b = appendTexts(b, p.Message)
 	b = appendBytes(b, t.Checkpoint())
+	b = appendNumbers(b, uint64(len(t.Search)))
+	for _, v := range t.Search {
+		b = appendNumbers(b, uint64(v))
+	}
 	b = appendBools(b, t.Inherits, t.Tombstone, t.Signals != nil, t.Parent != nil, t.Children != nil)
 	if t.Signals != nil {
 		b = appendSignals(b, t.Signals)

@@ -88,8 +88,12 @@ func filled(t testing.TB, s store, n int) store {
 	return s
 }
 
-// row returns a row with a past that depends on n.
+// row returns a row with a past that depends on n. Some run after others, or others run after them, and some are documents.
 func row(ids *task.IDs, n int) *task.Task {
+	if n%21 == 10 {
+		c := task.NewDocumentChange(epoch, &task.DocumentWrite{Key: fmt.Sprint("{customer} ", n), ExpiresAt: []time.Time{{}, epoch.Add(time.Hour)}[n%2]}, []byte(fmt.Sprint("of ", n)))
+		return c.Over(nil)
+	}
 	states := task.States()
 	t := &task.Task{
 		ID: ids.Next(epoch), Version: uint64(1 + n%5), State: states[n%len(states)], Type: "type" + fmt.Sprint(n%3), Shard: uint16(n % 256),
@@ -100,6 +104,10 @@ func row(ids *task.IDs, n int) *task.Task {
 		t.Key, t.OrderingKey = fmt.Sprintf("key \x00 %d", n), "one after the other"
 	}
 	switch t.State {
+	case task.Waiting:
+		t.Children, t.Signals = task.ExpectingTasks([]task.ID{{1, 15: byte(n)}, {2}}, n%3 == 0), task.NewSignals(task.Signals{Awaits: []string{task.AfterSet}})
+	case task.Submitted:
+		t.Children = &task.Children{Sets: []task.ChildSet{{Name: "page", Added: 3, Done: 1, Reported: []byte{2}}, {Name: task.FollowersSet, Added: 2, Shards: slices.Repeat([]byte{byte(n)}, 32)}}}
 	case task.Processing:
 		t.Owner, t.StartedAt = task.ID{byte(n)}, epoch
 		t.Notes = task.NewNotes(task.Progress{Done: uint64(n), Total: 9, Message: "half", At: epoch}, []byte("from here"))

@@ -3,7 +3,6 @@ package slicer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,10 +22,17 @@ func (c *stepped) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 }
 
 // While the clock is ahead slices are fetched too early. When it is right again they are fetched once more, also if the node was
-// started again in between.
+// started again in between, or was down for a while, and if the platform was paused meanwhile, even for longer than the clock was ahead by.
 func TestSlicesThatWereFetchedTooEarlyAreFetchedAgain(t *testing.T) {
-	for _, isRestarted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("restarted=%v", isRestarted), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		paused      time.Duration // for how long the platform is, before the clock is right
+		isRestarted bool
+		down        time.Duration // for how long the node is, of which the clock is ahead half
+	}{
+		"running": {}, "restarted": {isRestarted: true}, "down": {isRestarted: true, down: 50 * time.Minute},
+		"paused": {paused: 30 * time.Minute}, "paused for longer": {paused: 70 * time.Minute}, "paused and down": {paused: 10 * time.Minute, isRestarted: true, down: 30 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				begin, clock := time.Now(), new(stepped)
 				d := definition(t, map[string]string{"interval": "1m", "max_open": "500"}, "a")
@@ -41,16 +47,30 @@ func TestSlicesThatWereFetchedTooEarlyAreFetchedAgain(t *testing.T) {
 				time.Sleep(10*time.Minute + time.Second)
 				clock.ahead.Store(int64(time.Hour))
 				time.Sleep(2 * time.Minute)
-				if isRestarted {
+				if c.paused > 0 {
+					if err := n.sources.Pause(t.Context(), n.Engine, a, slicer.By{}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(c.paused)
+				}
+				if c.isRestarted {
 					stop()
 					n.close()
 				}
+				time.Sleep(c.down / 2)
 				clock.ahead.Store(0)
-				if isRestarted {
+				time.Sleep(c.down / 2)
+				if c.isRestarted {
 					n.open(d)
 					stop = watch()
 				}
-				time.Sleep(2*time.Hour - time.Since(begin) + time.Second)
+				if c.paused > 0 {
+					time.Sleep(5 * time.Second)
+					if err := n.sources.Resume(t.Context(), n.Engine, a, slicer.By{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(3*time.Hour - time.Since(begin) + time.Second)
 				stop()
 				inTime := make(map[time.Time]bool)
 				for _, c := range n.fetched("a") {
@@ -58,10 +78,13 @@ func TestSlicesThatWereFetchedTooEarlyAreFetchedAgain(t *testing.T) {
 						inTime[c.Start.UTC()] = true
 					}
 				}
-				for at := begin; at.Before(begin.Add(2 * time.Hour)); at = at.Add(time.Minute) {
+				for at := begin; at.Before(begin.Add(3 * time.Hour)); at = at.Add(time.Minute) {
 					if !inTime[at.UTC()] {
 						t.Errorf("the slice of %v was not fetched after its end", at)
 					}
+				}
+				if s := n.get("a").State; s.Epoch != 1 {
+					t.Errorf("the cursor was moved %d times", s.Epoch)
 				}
 			})
 		})

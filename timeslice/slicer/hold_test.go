@@ -267,7 +267,7 @@ func TestOneOfTheNodesWithStoresOfTheirOwnFetchesAPlatform(t *testing.T) {
 			"set": func(n *apart) error {
 				return n.sources.Set(t.Context(), n.Engine, a, map[string]string{"retries": "1"}, slicer.By{})
 			},
-			"add": func(n *apart) error { return n.sources.Add(t.Context(), n.Engine, "orders", "a", slicer.By{}) },
+			"add": func(n *apart) error { return n.sources.Add(t.Context(), n.Engine, a, nil, slicer.By{}) },
 		} {
 			if err := give(second); !errors.Is(err, slicer.ErrElsewhere) {
 				t.Errorf("%s on the other node: %v", name, err)
@@ -280,7 +280,7 @@ func TestOneOfTheNodesWithStoresOfTheirOwnFetchesAPlatform(t *testing.T) {
 		if one, other := names(first), names(second); one != "[a b] <nil>" || other != "[] <nil>" {
 			t.Errorf("the nodes list %s and %s", one, other)
 		}
-		if n, err := second.sources.PauseAll(t.Context(), second.Engine, "orders", slicer.By{}); err != nil || n != 0 {
+		if n, err := second.sources.PauseAll(t.Context(), second.Engine, "orders", "", slicer.By{}); err != nil || n != 0 {
 			t.Errorf("the other node pauses %d platforms, %v", n, err)
 		}
 	})
@@ -295,7 +295,7 @@ func TestAPlatformOfANodeThatIsGoneIsTakenOver(t *testing.T) {
 		second := newApart(t, "n2", link, all, d)
 		time.Sleep(settle)
 		me := slicer.By{Who: "me"}
-		if err := first.sources.Add(t.Context(), first.Engine, "orders", "later", me); err != nil { // which the configuration does not have
+		if err := first.sources.Add(t.Context(), first.Engine, timeslice.Platform{Source: "orders", Name: "later"}, nil, me); err != nil { // which the configuration does not have
 			t.Fatal(err)
 		}
 		if err := first.sources.Set(t.Context(), first.Engine, a, map[string]string{"retries": "77"}, me); err != nil {

@@ -84,25 +84,26 @@ func (s *Sources) List(ctx context.Context, e *engine.Engine, source string, fn 
 	return nil
 }
 
-// PauseAll pauses the platforms of a source that are neither paused nor removed, and returns how many these are. It may be repeated.
-func (s *Sources) PauseAll(ctx context.Context, e *engine.Engine, source string, by By) (int, error) {
-	return s.orderAll(ctx, e, "pause", source, timeslice.Order{Pause: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused == nil })
+// PauseAll pauses the platforms of a source that have names with a prefix and are neither paused nor removed, and returns how many these are. It
+// may be repeated.
+func (s *Sources) PauseAll(ctx context.Context, e *engine.Engine, source, prefix string, by By) (int, error) {
+	return s.orderAll(ctx, e, "pause", source, prefix, timeslice.Order{Pause: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused == nil })
 }
 
-// ResumeAll ends the pauses of the platforms of a source, and returns how many were paused.
-func (s *Sources) ResumeAll(ctx context.Context, e *engine.Engine, source string, by By) (int, error) {
-	return s.orderAll(ctx, e, "resume", source, timeslice.Order{Resume: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused != nil })
+// ResumeAll ends the pauses of the platforms of a source that have names with a prefix, and returns how many were paused.
+func (s *Sources) ResumeAll(ctx context.Context, e *engine.Engine, source, prefix string, by By) (int, error) {
+	return s.orderAll(ctx, e, "resume", source, prefix, timeslice.Order{Resume: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused != nil })
 }
 
-// RetryAll has the failed slices of a range of all platforms of a source run again. It returns how many platforms have the order.
-func (s *Sources) RetryAll(ctx context.Context, e *engine.Engine, source string, of timeslice.Range, by By) (int, error) {
-	return s.orderAll(ctx, e, "retry", source, timeslice.Order{Retry: &of, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return len(s.Open) > 0 })
+// RetryAll has the failed slices of a range run again, of the platforms of a source that have names with a prefix. It returns how many platforms have the order.
+func (s *Sources) RetryAll(ctx context.Context, e *engine.Engine, source, prefix string, of timeslice.Range, by By) (int, error) {
+	return s.orderAll(ctx, e, "retry", source, prefix, timeslice.Order{Retry: &of, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return len(s.Open) > 0 })
 }
 
-// orderAll gives an order to the platforms of a source for which it has an effect.
-func (s *Sources) orderAll(ctx context.Context, e *engine.Engine, verb, source string, o timeslice.Order, has func(*timeslice.State) bool) (int, error) {
+// orderAll gives an order to the platforms of a source with names with a prefix, for which it has an effect.
+func (s *Sources) orderAll(ctx context.Context, e *engine.Engine, verb, source, prefix string, o timeslice.Order, has func(*timeslice.State) bool) (int, error) {
 	var ordered atomic.Int64
-	err := each(ctx, e, source, func(ctx context.Context, id task.ID) error {
+	err := each(ctx, e, source, prefix, func(ctx context.Context, id task.ID) error {
 		isGiven := false
 		err := change(ctx, e, id, func(p timeslice.Platform, state *timeslice.State) ([]timeslice.Order, error) {
 			isGiven = s.here(p) == nil && (len(state.Orders) > 0 || has(state) && !state.Removed)
@@ -122,10 +123,13 @@ func (s *Sources) orderAll(ctx context.Context, e *engine.Engine, verb, source s
 	return int(ordered.Load()), named(verb, source, err)
 }
 
-// each calls fn with the id of each cursor of a source, for several at the same time.
-func each(ctx context.Context, e *engine.Engine, source string, fn func(ctx context.Context, id task.ID) error) error {
+// each calls fn with the id of each cursor of a source that has a name with a prefix, for several at the same time.
+func each(ctx context.Context, e *engine.Engine, source, prefix string, fn func(ctx context.Context, id task.ID) error) error {
 	return inParallel(ctx, func(do func(func(context.Context) error) error) error {
 		return eachCursor(ctx, e, source, func(t *task.Task) error {
+			if !strings.HasPrefix(t.Headers[timeslice.Header], source+"/"+prefix) {
+				return nil
+			}
 			return do(func(ctx context.Context) error { return fn(ctx, t.ID) })
 		})
 	})

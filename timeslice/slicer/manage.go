@@ -22,6 +22,8 @@ var (
 	ErrBusy = errors.New("it is running")
 	// ErrMoved says that the cursor of a platform is not where the caller believes it to be.
 	ErrMoved = errors.New("the cursor has moved")
+	// ErrVersion says that a platform does not have the version that the caller believes it to have.
+	ErrVersion = errors.New("the platform has changed")
 	// ErrElsewhere says that another node with a store of its own holds the platform.
 	ErrElsewhere = errors.New("the platform is not here")
 	// ErrEnded says that the task of a source or a platform was cancelled or failed by hand. It wraps [engine.ErrNotAllowed].
@@ -37,14 +39,19 @@ type Status struct {
 	Problem  string          // why it does not go on; "" if it does
 }
 
-// Apply adds the tasks of the sources, and passes them their definitions if these have changed. e has the Handlers and Policies.
+// Apply adds the tasks of the sources, and passes them their definitions if these have changed. If the clock was set back while no node was
+// alive, it has platforms make slices again. e has the Handlers and Policies.
 func (s *Sources) Apply(ctx context.Context, e *engine.Engine) error {
+	s.began.CompareAndSwap(nil, &reading{time.Now(), e.Now()})
 	for _, name := range s.Names() {
 		d := s.all[name]
 		_, err := e.SubmitReserved(ctx, reserved.Owner{}, task.Request{
 			ID: timeslice.SourceID(name), Type: timeslice.CursorType(name), At: never, Headers: map[string]string{timeslice.Header: name},
 		})
 		if err != nil {
+			return fmt.Errorf("apply source %s: %w", name, err)
+		}
+		if err := s.stepBefore(ctx, e, name); err != nil {
 			return fmt.Errorf("apply source %s: %w", name, err)
 		}
 		err = changeSource(ctx, e, name, func(s *timeslice.SourceState) (*timeslice.SourceOrder, error) {
@@ -79,7 +86,33 @@ func (s *Sources) SetSource(ctx context.Context, e *engine.Engine, source string
 		}
 		return &timeslice.SourceOrder{Set: values, By: by.Who, Reason: by.Reason}, setThreads(ctx, e, source, "", values, by)
 	})
+	if err == nil {
+		s.passNow(ctx, e, source)
+	}
 	return named("set", source, err)
+}
+
+// passNow gives the platforms of a source its values. The source does that as well, but if a hint of its order is lost, only after its node has
+// polled the store, and hints of the orders of its platforms may be lost, too. So an error has no effect: the source does what is left.
+func (s *Sources) passNow(ctx context.Context, e *engine.Engine, source string) {
+	of, err := s.Source(ctx, e, source)
+	if err != nil {
+		return
+	}
+	state := of.State.Obey()
+	_ = each(ctx, e, source, "", func(ctx context.Context, id task.ID) error {
+		err := change(ctx, e, id, func(p timeslice.Platform, s *timeslice.State) ([]timeslice.Order, error) {
+			values := state.For(p.Name)
+			if s.Version == 0 || s.Knows(values.Revision) { // the source adds what is new
+				return nil, nil
+			}
+			return []timeslice.Order{{Source: &values}}, nil
+		})
+		if err != nil && ctx.Err() == nil {
+			s.log.DebugContext(ctx, "a platform gets the values of its source later", "source", source, "error", err)
+		}
+		return nil
+	})
 }
 
 // Set sets values of a platform, as SetSource does.
@@ -101,32 +134,17 @@ func (s *Sources) Set(ctx context.Context, e *engine.Engine, p timeslice.Platfor
 	}))
 }
 
-// Add adds a platform to a source, or one again that was removed: it goes on at its cursor.
-func (s *Sources) Add(ctx context.Context, e *engine.Engine, source, platform string, by By) error {
-	if err := timeslice.CheckName(platform); err != nil {
-		return err
-	}
-	of, err := s.Source(ctx, e, source)
-	if err != nil {
-		return err
-	}
-	state := of.State.Obey()
-	p := timeslice.Platform{Source: source, Name: platform}
+// Add adds a platform to a source, or one again that was removed: it goes on at its cursor. Its first slice has the values; see
+// SetSource. A platform that there is gets the values.
+func (s *Sources) Add(ctx context.Context, e *engine.Engine, p timeslice.Platform, values map[string]string, by By) error {
 	if err := s.here(p); err != nil {
 		return err
 	}
-	if _, wrong := state.Defined.Platforms[platform].Over(state.Live).Over(state.Defined.Values).Settings(); wrong != nil {
-		if _, err := e.Get(ctx, p.Cursor()); errors.Is(err, task.ErrNotFound) { // one that was removed has values of its own, or goes on with its last ones
-			return named("add", p.String(), fmt.Errorf("%w: %w", timeslice.ErrInvalid, wrong))
-		}
-	}
-	if err := add(ctx, e, p); err != nil {
+	all, err := s.ApplyRows(ctx, e, p.Source, []Row{{Name: p.Name, Values: values}}, false, by)
+	if err != nil {
 		return err
 	}
-	values := state.For(platform)
-	return named("add", p.String(), change(ctx, e, p.Cursor(), func(_ timeslice.Platform, s *timeslice.State) ([]timeslice.Order, error) {
-		return []timeslice.Order{{Source: &values}, {Add: true, By: by.Who, Reason: by.Reason}}, nil
-	}))
+	return all[0].Err
 }
 
 // Remove stops a platform from making slices. Its open slices go on, and its state is kept.
@@ -306,10 +324,7 @@ func change(ctx context.Context, e *engine.Engine, id task.ID, give func(timesli
 		for i := range orders {
 			orders[i].At = now
 		}
-		if orders[0].Source != nil { // it has more than an earlier one
-			s.Orders = slices.DeleteFunc(s.Orders, func(o timeslice.Order) bool { return o.Source != nil })
-		}
-		s.Orders = append(s.Orders, orders...)
+		s.Give(orders...)
 		return s.Encode(), nil
 	})
 }

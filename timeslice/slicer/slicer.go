@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -32,6 +34,7 @@ type Sources struct {
 	all       map[string]timeslice.Definition
 	mayHoldBy func(source, platform string) bool // nil: true
 	holds     holds
+	began     atomic.Pointer[reading] // by the first Apply; from then on Watch notices steps of the clock
 }
 
 // New returns the sources of a node. They run when an engine has their Handlers and Policies, and Apply was called.
@@ -271,18 +274,61 @@ func (s *Sources) runSource(ctx context.Context, e *engine.Engine, source string
 		return task.Again(e.Now(), task.WithCheckpoint(state.Encode()))
 	}
 	if state.Passed == state.Revision {
-		return task.Again(never, task.WithCheckpoint(state.Encode()))
+		return passMissed(ctx, e, source, &state)
 	}
 	for name := range state.Defined.Platforms {
 		if err := add(ctx, e, timeslice.Platform{Source: source, Name: name}); err != nil {
 			return err
 		}
 	}
-	if err := each(ctx, e, source, func(ctx context.Context, id task.ID) error { return passTo(ctx, e, id, &state) }); err != nil {
+	var mu sync.Mutex
+	var ended []task.ID // guarded by mu
+	err = each(ctx, e, source, "", func(ctx context.Context, id task.ID) error {
+		err := passTo(ctx, e, id, &state)
+		if errors.Is(err, ErrEnded) { // others get the values all the same
+			mu.Lock()
+			defer mu.Unlock()
+			ended, err = append(ended, id), nil
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	state.Passed, state.Former = state.Revision, nil
-	return task.Again(never, task.WithCheckpoint(state.Encode()))
+	state.Passed, state.Missed = state.Revision, ended
+	if len(ended) == 0 {
+		state.Former = nil
+	}
+	return again(e, &state)
+}
+
+// missedPause is how long a source waits before it looks again at platforms with tasks that were ended by hand.
+const missedPause = time.Minute
+
+// passMissed gives the values of a source to the platforms that have missed them, if their tasks were resumed.
+func passMissed(ctx context.Context, e *engine.Engine, source string, state *timeslice.SourceState) error {
+	var ended []task.ID
+	for _, id := range state.Missed {
+		switch err := passTo(ctx, e, id, state); {
+		case errors.Is(err, ErrEnded):
+			ended = append(ended, id)
+		case err != nil && !errors.Is(err, ErrUnknown): // it was deleted
+			return fmt.Errorf("give a platform of source %s the values that it has missed: %w", source, err)
+		}
+	}
+	if state.Missed = ended; len(ended) == 0 {
+		state.Former = nil
+	}
+	return again(e, state)
+}
+
+// again has a source run again at the next order, or to look at platforms that have missed values.
+func again(e *engine.Engine, state *timeslice.SourceState) error {
+	at := never
+	if len(state.Missed) > 0 {
+		at = e.Now().Add(missedPause)
+	}
+	return task.Again(at, task.WithCheckpoint(state.Encode()))
 }
 
 // add adds the cursor of a platform, if there is none.

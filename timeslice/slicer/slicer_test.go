@@ -42,6 +42,7 @@ type node struct {
 	clock   coord.Clock                               // nil: that of the machine
 	wrap    func(task.Handler) task.Handler           // wraps the handler of the cursors; nil: it does not
 	around  func(coord.Coordinator) coord.Coordinator // returns the coordinator to use for that of coord; nil: this one
+	limits  []policy.Limit                            // of the slices, beside those of their threads
 }
 
 // record has the attempts of all nodes of a store.
@@ -97,6 +98,9 @@ func (n *node) open(d timeslice.Definition) {
 	}
 	set.Limits = map[string]policy.Limit{ofNode.Name: ofNode, ofCluster.Name: ofCluster}
 	fetch.Limits = []string{ofCluster.Name, ofNode.Name}
+	for _, l := range n.limits {
+		set.Limits[l.Name], fetch.Limits = l, append(fetch.Limits, l.Name)
+	}
 	handlers["fetch"], set.Types["fetch"] = slicer.Handler(task.HandlerFunc(n.fetch)), fetch
 	if n.wrap != nil {
 		handlers[timeslice.CursorType("orders")] = n.wrap(handlers[timeslice.CursorType("orders")])
@@ -310,7 +314,7 @@ func TestAChangedConfigurationIsAppliedByTheNextStart(t *testing.T) {
 		n := start(t, definition(t, map[string]string{"interval": "1h"}, "a", "b"), nil)
 		ctx := t.Context()
 		time.Sleep(time.Second)
-		if err := n.sources.Add(ctx, n.Engine, "orders", "live", slicer.By{}); err != nil {
+		if err := n.sources.Add(ctx, n.Engine, timeslice.Platform{Source: "orders", Name: "live"}, nil, slicer.By{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.sources.Remove(ctx, n.Engine, a, slicer.By{}); err != nil {
@@ -356,10 +360,10 @@ func TestAPlatformIsAddedAgainThoughItsSourceHasWrongValues(t *testing.T) {
 		n.close()
 		n.open(definition(t, map[string]string{"interval": "1m", "catch_up_interval": "20m"}, "a"))
 		time.Sleep(time.Second)
-		if err := n.sources.Add(ctx, n.Engine, "orders", "new", slicer.By{}); !errors.Is(err, timeslice.ErrInvalid) {
+		if err := n.sources.Add(ctx, n.Engine, timeslice.Platform{Source: "orders", Name: "new"}, nil, slicer.By{}); !errors.Is(err, timeslice.ErrInvalid) {
 			t.Errorf("a new platform: %v", err)
 		}
-		if err := n.sources.Add(ctx, n.Engine, "orders", "a", slicer.By{}); err != nil {
+		if err := n.sources.Add(ctx, n.Engine, a, nil, slicer.By{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -459,20 +463,57 @@ func TestAnOrderForAllPlatformsReachesThoseThatItChanges(t *testing.T) {
 			t.Errorf("%v, %v", some, err)
 		}
 		for _, c := range []struct {
-			do   func(context.Context, *engine.Engine, string, slicer.By) (int, error)
+			do   func(context.Context, *engine.Engine, string, string, slicer.By) (int, error)
 			want int
 		}{{n.sources.PauseAll, 2}, {n.sources.PauseAll, 0}, {n.sources.ResumeAll, 2}, {n.sources.ResumeAll, 0}, {
-			func(ctx context.Context, e *engine.Engine, source string, by slicer.By) (int, error) {
-				return n.sources.RetryAll(ctx, e, source, timeslice.Range{}, by)
+			func(ctx context.Context, e *engine.Engine, source, prefix string, by slicer.By) (int, error) {
+				return n.sources.RetryAll(ctx, e, source, prefix, timeslice.Range{}, by)
 			}, 1,
 		}} {
-			if got, err := c.do(ctx, n.Engine, "orders", slicer.By{Who: "anna", Reason: "why"}); err != nil || got != c.want {
+			if got, err := c.do(ctx, n.Engine, "orders", "", slicer.By{Who: "anna", Reason: "why"}); err != nil || got != c.want {
 				t.Errorf("%d platforms have the order, want %d: %v", got, c.want, err)
 			}
 			time.Sleep(time.Second)
 		}
 		if s := n.get("b").State; len(s.History) != 3 || s.History[2].By != "anna" || s.History[2].What != "retry failed slices: why" {
 			t.Errorf("%+v", s.History)
+		}
+	})
+}
+
+// An order for the platforms with a prefix reaches no other, and says how many have it.
+func TestAnOrderForAPrefixReachesThePlatformsThatHaveIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		names := []string{"eu-a", "eu-b", "eu", "us-eu-a", "us-b"}
+		n := start(t, definition(t, map[string]string{"interval": "1m", "retries": "0", "breaker": "0"}, names...), func(timeslice.Work, *task.Task) error {
+			return errors.New("the platform is down")
+		})
+		ctx, me := t.Context(), slicer.By{Who: "anna"}
+		time.Sleep(2*time.Minute + 30*time.Second)
+		for _, c := range []struct {
+			what string
+			do   func() (int, error)
+		}{
+			{"pause", func() (int, error) { return n.sources.PauseAll(ctx, n.Engine, "orders", "eu-", me) }},
+			{"resume", func() (int, error) { return n.sources.ResumeAll(ctx, n.Engine, "orders", "eu-", me) }},
+			{"retry failed slices", func() (int, error) {
+				return n.sources.RetryAll(ctx, n.Engine, "orders", "eu-", timeslice.Range{}, me)
+			}},
+		} {
+			if got, err := c.do(); err != nil || got != 2 {
+				t.Errorf("%s: %d platforms have the order: %v", c.what, got, err)
+			}
+			time.Sleep(time.Second)
+			for _, name := range names {
+				history := n.get(name).State.History
+				has := len(history) > 0 && history[len(history)-1].What == c.what
+				if has != (name == "eu-a" || name == "eu-b") {
+					t.Errorf("%s: the history of %s is %v", c.what, name, history)
+				}
+			}
+		}
+		if got, err := n.sources.PauseAll(ctx, n.Engine, "orders", "none", me); got != 0 || err != nil {
+			t.Errorf("%d, %v", got, err)
 		}
 	})
 }

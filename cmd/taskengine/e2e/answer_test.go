@@ -264,6 +264,49 @@ types: {web: {}, shell: {}, payout: {handler: shell}}
 	}
 }
 
+func TestAnswersAddTasksThatRunAfterOthers(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/vnd.taskengine.answer+json")
+		fmt.Fprintf(w, `{"tasks": [{"type": "last", "after": [%s], "after_any": true}]}`, body)
+	}))
+	defer web.Close()
+	n := start(t, withPath(), "run", "-c", write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: {driver: memory}
+handlers:
+  shell:
+    exec: [sh, -ec, 'echo "{\"tasks\": [{\"type\": \"late\", \"after\": [$(cat)]}]}" >&"$TASKENGINE_ANSWER_FD"']
+    pass_env: PATH
+    may_add: late
+  web: {http: {url: %q, may_add: last}}
+  member: {exec: ["true"], pass_env: PATH}
+types: {shell: {retry: {max: 1}}, web: {}, first: {handler: member}, late: {handler: member}, last: {handler: member}}
+`, web.URL)))
+	first := fmt.Sprint(n.objects(t, "task", "add", "first", "--in", "1h")[0]["id"])
+	added := make(map[string]string)
+	for typ, of := range map[string]string{"shell": "late", "web": "last"} {
+		n.until(t, fmt.Sprint(n.objects(t, "task", "add", typ, "--data", `"`+first+`"`)[0]["id"]), "done")
+		got := n.objects(t, "task", "list", "--type", of)
+		if len(got) != 1 || got[0]["state"] != "waiting" {
+			t.Fatalf("%s has added %v", typ, got)
+		}
+		added[of] = fmt.Sprint(got[0]["id"])
+	}
+	n.ok(t, "task", "cancel", first)
+	if got := n.until(t, added["late"], "cancelled"); !strings.Contains(fmt.Sprint(got["error"]), first) {
+		t.Errorf("the task after one that was cancelled is %v", got)
+	}
+	n.until(t, added["last"], "done")
+	gone := fmt.Sprint(n.objects(t, "task", "add", "shell", "--data", `"0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"`)[0]["id"])
+	if got := n.until(t, gone, "error"); !strings.Contains(fmt.Sprint(got["error"]), "is not in the store") {
+		t.Errorf("the task that adds one after an unknown task is %v", got)
+	}
+}
+
 // families are handlers of two types. Each task adds children and a task, waits for the children, and returns how many are done.
 const families = `
 storage: {driver: pebble, path: ./data}

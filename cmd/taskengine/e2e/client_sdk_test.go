@@ -33,7 +33,7 @@ func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
 	t.Parallel()
 	const sdk = "../../../plugins/sdk/node"
 	notWithout(t, filepath.Join(sdk, "build/client.test.js"))
-	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js", "build/client-silent.test.js", "build/client-slices.test.js", "build/client-trees.test.js")
+	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js", "build/client-silent.test.js", "build/client-slices.test.js", "build/client-bulk.test.js", "build/client-documents.test.js", "build/client-operations.test.js", "build/client-trees.test.js")
 }
 
 // It runs the tests of the test kit, too.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/taskengine/taskengine/plugins/handler"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -96,6 +98,23 @@ func (s stamper) read(t *testing.T) (all []beginning) {
 		all = append(all, beginning{words[0], words[1], time.Unix(0, nanos)})
 	}
 	return all
+}
+
+// loadHandler returns a handler that appends to a file when a task was to be added, which is its payload, and for how long after that it begins.
+func loadHandler(notes string) (handler.Func, error) {
+	f, err := os.OpenFile(notes, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, t *task.Task) ([]byte, error) {
+		at, err := strconv.ParseInt(string(t.Payload), 10, 64)
+		if err != nil {
+			return nil, task.Permanent(err)
+		}
+		note := binary.BigEndian.AppendUint64(nil, uint64(at))
+		_, err = f.Write(binary.BigEndian.AppendUint64(note, uint64(time.Now().UnixNano()-at)))
+		return nil, err
+	}, nil
 }
 
 // ledger is the URL of a database, in which a handler writes one row for each step of its task, in the transaction

@@ -94,11 +94,26 @@ func TestTheLogOfATaskIsShownAndFollowed(t *testing.T) {
 }
 
 func TestALogSurvivesTheNodeAndItsFollowersGoOn(t *testing.T) {
+	n, id, file := followThroughADeath(t)
+	if text := n.ok(t, "task", "logs", id, "--attempt", "1"); !strings.Contains(text, " began ") || strings.Contains(text, "#2") {
+		t.Errorf("of the attempt that died there is\n%s", text)
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "data", "task-logs", "*.jsonl"))
+	if err != nil || len(found) != 1 {
+		t.Errorf("the logs are in %v (%v)", found, err)
+	}
+}
+
+// followThroughADeath follows the log of a task of which the node is killed and started again, with some arguments after those for its
+// file. It returns the new node, the task and the file.
+func followThroughADeath(t *testing.T, further ...string) (n *running, id, file string) {
+	t.Helper()
 	g := newGate(t)
-	file := talking(t, g)
-	n := start(t, nil, "run", "-c", file)
+	file = talking(t, g)
+	run := append([]string{"run", "-c", file}, further...)
+	n = start(t, nil, run...)
 	api := n.api
-	id := n.ok(t, "task", "add", "talk")
+	id = n.ok(t, "task", "add", "talk")
 	var got []string
 	r := follow(t, api, id, func(line object) {
 		if line["message"] == "printed" {
@@ -109,19 +124,13 @@ func TestALogSurvivesTheNodeAndItsFollowersGoOn(t *testing.T) {
 			n.signal(t, syscall.SIGKILL)
 			n.exit(t)
 			g.open(t)
-			n = startAt(t, api, nil, "run", "-c", file)
+			n = startAt(t, api, nil, run...)
 		}
 	})
 	if want := "1 began; 2 began; 2 ends"; r.code != 0 || strings.Join(got, "; ") != want {
 		t.Errorf("following ended with %d and showed %s, want %s\n%s", r.code, strings.Join(got, "; "), want, r.stderr)
 	}
-	if text := n.ok(t, "task", "logs", id, "--attempt", "1"); !strings.Contains(text, " began ") || strings.Contains(text, "#2") {
-		t.Errorf("of the attempt that died there is\n%s", text)
-	}
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "data", "task-logs", "*.jsonl"))
-	if err != nil || len(found) != 1 {
-		t.Errorf("the logs are in %v (%v)", found, err)
-	}
+	return n, id, file
 }
 
 func TestANodeThatKeepsNoLogsSaysSo(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -363,11 +364,17 @@ func servePlugin() {
 	handlers := handler.Handlers{"shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
 		return bytes.ToUpper(t.Payload), nil
 	})}
+	if os.Getenv("COUNT") != "" {
+		handlers["count"] = handler.Func(count)
+	}
 	if os.Getenv("BANK") != "" {
 		handlers["refused"] = handler.Func(func(context.Context, *task.Task) ([]byte, error) {
 			return nil, task.Permanent(errors.New("the bank answered 503"))
 		})
 		handlers["pending"] = handlers["refused"]
+	}
+	if seed := os.Getenv("TREES"); seed != "" {
+		handlers["tree"] = handler.Func(treeHandler(seed, os.Getenv("FAULTS")))
 	}
 	if os.Getenv("FLOW") != "" {
 		handlers["flow"] = flowHandler()
@@ -377,6 +384,16 @@ func servePlugin() {
 	}
 	if open := gate(os.Getenv("SCAN")); open != "" {
 		handlers["scan"] = handler.Func(open.scan)
+	}
+	if notes := os.Getenv("LOAD"); notes != "" {
+		load, err := loadHandler(notes)
+		if err != nil {
+			panic(err)
+		}
+		handlers["load"] = load
+		for _, typ := range []string{"mail", "order"} {
+			handlers[typ] = handlers["shout"]
+		}
 	}
 	if stamps := stamper(os.Getenv("STAMPS")); stamps != "" {
 		handlers["ping"], handlers["bulk"] = handler.Func(stamps.stamp), handler.Func(stamps.stamp)
@@ -436,6 +453,16 @@ func servePlugin() {
 		handlers["pay"], handlers["mail"] = handler.Func(w.handle), handler.Func(w.handle)
 	}
 	handler.Serve(handlers)
+}
+
+// count adds 1 to the number in a document.
+func count(ctx context.Context, _ *task.Task) ([]byte, error) {
+	d, err := task.ReadDocument(ctx, "count/a")
+	if err != nil {
+		return nil, err
+	}
+	n, _ := strconv.Atoi(string(d.Data))
+	return nil, task.Again(time.Time{}, task.WithDocuments(d.Write(strconv.AppendInt(nil, int64(n+1), 10))))
 }
 
 // tell sends the signal of its payload, and adds a child of the type in it, if it has these.

@@ -46,7 +46,7 @@ func TestAConfigurationIsReloadedUnderLoad(t *testing.T) {
 	if r := n.cli(t, "schedule", "show", "daily"); r.code == exitOK {
 		t.Errorf("there is a schedule: %s", r.stdout)
 	}
-	configure("", "limits: {l: {max: 3}}\nschedules: {daily: {cron: '0 0 * * *', type: copy}}\n")
+	configure("", "limits: {l: {max: 3}}\nretention: {done: 1d}\nschedules: {daily: {cron: '0 0 * * *', type: copy}}\n")
 	n.signal(t, syscall.SIGHUP)
 	n.says(t, "the configuration is reloaded")
 	n.says(t, "types.gone.handler")

@@ -38,7 +38,11 @@ const plain = (task) => {
   note(task);
   addChild(task);
 };
-await serve({ shout: (task) => task.text().toUpperCase(), least: plain, later: plain, most: plain, held, late, parent });
+const count = async (task) => {
+  const document = await task.readDocument("count/a");
+  task.writeDocument(document, Number(document.text()) + 1);
+};
+await serve({ count, shout: (task) => task.text().toUpperCase(), least: plain, later: plain, most: plain, held, late, parent });
 `
 
 // startNodeJSWorker runs a worker that is a program of Node.js.
@@ -80,6 +84,12 @@ def shout(task):
 def plain(task):
     note(task)
     add_child(task)
+
+
+@handler("count")
+async def count(task):
+    document = await task.read_document("count/a")
+    task.write_document(document, int(document.text() or 0) + 1)
 
 
 @handler("held")

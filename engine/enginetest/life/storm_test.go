@@ -40,6 +40,10 @@ func (w *world) happen() {
 		w.meddle()
 	case chance < 70:
 		w.pause()
+	case chance < 71:
+		if n := w.anyNode(); n != nil {
+			w.adopt(n, w.edited())
+		}
 	case chance < 72:
 		if n := w.anyNode(); n != nil && n.pool != nil {
 			n.pool.resize(w.roll(n.pool.most + 1))
@@ -138,6 +142,9 @@ func (w *world) settle() {
 	w.calm.Store(true)
 	for _, n := range w.nodes {
 		n.link.turn(weather{})
+		if n.e.Load() != nil {
+			w.adopt(n, w.plan.set)
+		}
 		if n.pool != nil {
 			n.pool.resize(n.pool.most)
 		}

@@ -1,16 +1,13 @@
 package pairs
 
 import (
-	"log/slog"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/guid"
 	"github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/enginetest"
 	"github.com/taskengine/taskengine/internal/pgtest"
@@ -22,22 +19,6 @@ import (
 func TestPostgresAndPostgres(t *testing.T) {
 	t.Parallel()
 	enginetest.RunCluster(t, onPostgres(func(_ *testing.T, c *postgres.Coord) coord.Elector { return c }))
-}
-
-// A node that is cut off goes on to lead, beside another one: no scenario depends on who leads.
-func TestPostgresAndPostgresWithRolesByMessages(t *testing.T) {
-	t.Parallel()
-	enginetest.RunCluster(t, onPostgres(func(t *testing.T, c *postgres.Coord) coord.Elector {
-		messages, err := c.Messages()
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := guid.New(messages, guid.Options{Lease: 3 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}))
 }
 
 // onPostgres returns clusters on PostgreSQL. elector returns that of a member.

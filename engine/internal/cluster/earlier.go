@@ -54,13 +54,14 @@ func (k *Cluster) healEarlier(ctx context.Context, refs []task.Ref) (left []task
 }
 
 // EndEarlier makes changes that end attempts of other nodes, or of an earlier process of this one, and inserts with each
-// change its rows of follow. It returns the rows that were changed. The result is nil for each attempt that was over; the
-// rows that were to follow it are not inserted.
-func (k *Cluster) EndEarlier(ctx context.Context, changes []task.Change, follow [][]*task.Task) ([]*task.Task, error) {
-	out, err := k.swap(ctx, changes, follow)
+// change its rows of follow and writes its documents, which may be nil. It returns the rows that were changed. The result is nil for
+// each attempt that was over; the rows that were to follow it are not inserted. So it is for a change that was not made because of a
+// document, with the conflict.
+func (k *Cluster) EndEarlier(ctx context.Context, changes []task.Change, follow [][]*task.Task, documents [][]task.DocumentChange) ([]*task.Task, []*task.DocumentConflict, error) {
+	out, err := k.swap(ctx, changes, follow, documents)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	k.changed(out, follow)
-	return out.rows, nil
+	return out.rows, out.conflicts, nil
 }

@@ -82,7 +82,7 @@ func (k *Cluster) healSome(ctx context.Context, page []storage.Due) (healed int,
 			k.log.Error("a task that ran when the engine last stopped cannot be read", "task_id", d.ID, "error", err)
 		}
 	}
-	out, err := k.swap(ctx, changes, nil) // the core reads the heads when it starts
+	out, err := k.swap(ctx, changes, nil, nil) // the core reads the heads when it starts
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +119,7 @@ func (k *Cluster) HealRest(ctx context.Context) {
 // recover makes the changes of tasks of dead nodes, and passes the made ones to the core.
 func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	for page := range slices.Chunk(changes, healPage) {
-		out, err := k.swap(ctx, page, nil)
+		out, err := k.swap(ctx, page, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -143,6 +143,9 @@ func (k *Cluster) changed(out swapped, follow [][]*task.Task) (n int) {
 			for j, in := range out.followed[i] {
 				k.engine.Inserted(now, follow[i][j], in)
 			}
+		}
+		for _, t := range out.carriers {
+			k.engine.Inserted(now, t, storage.Inserted{})
 		}
 		for _, h := range out.heads {
 			c.Promoted(now, h)

@@ -78,7 +78,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		c.beginDelayed(now) // they were grabbed before
 	}
 	back := task.Change{Ref: t.Ref(), By: t.Owner, At: now, Count: task.Refund, Outcome: task.HandedBack, To: task.Submitted}
-	back.NextEventAt = r.kind.rules.OverdueAt(now)
+	back.NextEventAt = r.rules.OverdueAt(now)
 	isBack := true
 	switch why := c.refuses(r); {
 	case t.Owner != c.config.Owner: // grabbed for an earlier incarnation of this node, which the other nodes take for dead
@@ -88,7 +88,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		isBack = false
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		back.To, back.NextEventAt, back.Error = task.Error, time.Time{}, expired(t)
-		r.kind.rules.Seat(t.Order(), &back)
+		r.rules.Seat(t.Order(), &back)
 	case why != "":
 		back.Error = why
 	case !c.hasSlotAgain(now, r, t):
@@ -152,7 +152,7 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
 	r.phase, r.row, r.is = running, nil, task.RunningOf(t)
 	c.called(r)
-	if limit := r.kind.policy.Timeout.Run; limit > 0 {
+	if limit := r.policy.Timeout.Run; limit > 0 {
 		r.runsUntil = now.Add(limit)
 	}
 	if r.deadline = earlier(r.runsUntil, r.is.ExpiresAt); !r.deadline.IsZero() {

@@ -87,8 +87,8 @@ type Core struct {
 // kind is the state of the core for one type.
 type kind struct {
 	name    string
-	policy  policy.Type
-	rules   *task.Rules // of policy
+	policy  *policy.Type // Adopt replaces it
+	rules   *task.Rules  // of policy
 	handled bool
 	paused  bool
 	stopped bool // see Core.StopType
@@ -114,6 +114,8 @@ type run struct {
 	ref         task.Ref     // the version that the next change is made of
 	is          task.Running // from when its handler is called
 	kind        *kind
+	policy      *policy.Type // of kind, when it was booked
+	rules       *task.Rules  // of policy
 	slot        table.Slot
 	phase       phase
 	losses      uint64       // Core.losses when it was booked
@@ -164,7 +166,7 @@ func New(c Config) *Core {
 	core.poolNames = slices.Sorted(maps.Keys(core.pools))
 	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers(), moving: newMoves(), expiring: newMoves()}
 	for name, p := range c.Policies.Types {
-		k := &kind{name: name, policy: p, rules: p.Rules(), handled: c.Handled[name], paused: p.Paused}
+		k := &kind{name: name, policy: &p, rules: p.Rules(), handled: c.Handled[name], paused: p.Paused}
 		_, k.sharded = c.Policies.ShardedBy(p)
 		core.kinds[name] = k
 		core.table.Open(0, name, k.open())
@@ -180,7 +182,8 @@ func (c *Core) kind(name string) *kind {
 	if k, ok := c.kinds[name]; ok {
 		return k
 	}
-	return &kind{name: name, policy: policy.DefaultType(), rules: c.others}
+	p := policy.DefaultType()
+	return &kind{name: name, policy: &p, rules: c.others}
 }
 
 // IsOpen reports whether tasks of a type may be started: the type is configured, has a handler and
@@ -188,7 +191,7 @@ func (c *Core) kind(name string) *kind {
 func (c *Core) IsOpen(name string) bool { return c.table.IsOpen(name) }
 
 // Policy returns the policy of a type. A type that is not configured has the default policy.
-func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
+func (c *Core) Policy(name string) policy.Type { return *c.kind(name).policy }
 
 // Rules returns the rules of a type.
 func (c *Core) Rules(name string) *task.Rules { return c.kind(name).rules }
@@ -301,7 +304,7 @@ func (c *Core) newRun(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
 	} else {
 		r = new(run)
 	}
-	*r = run{ref: tr.Ref, kind: k, slot: slot, phase: p, trigger: tr, losses: c.losses}
+	*r = run{ref: tr.Ref, kind: k, policy: k.policy, rules: k.rules, slot: slot, phase: p, trigger: tr, losses: c.losses}
 	c.runs[tr.ID] = r
 	k.running++
 	return r
@@ -381,7 +384,7 @@ func (c *Core) Undone(now time.Time, ref task.Ref, t *task.Task) {
 	if !ok || r.ref != ref || r.phase != running {
 		return
 	}
-	r.phase, r.lingersTo = disowned, now.Add(r.kind.policy.Timeout.Grace)
+	r.phase, r.lingersTo = disowned, now.Add(r.policy.Timeout.Grace)
 	c.ready.Stops = append(c.ready.Stops, Stop{ref.ID, ErrUndone})
 	if t.State == task.Submitted && c.Owns(t.Queue(), t.Shard) {
 		r.next = t.Hint().Trigger
@@ -409,7 +412,7 @@ func (c *Core) overrule(now time.Time, h task.Hint) {
 		r.changed = h.Version
 		c.beginDelayed(now)
 	case running:
-		r.phase, r.lingersTo = disowned, now.Add(r.kind.policy.Timeout.Grace)
+		r.phase, r.lingersTo = disowned, now.Add(r.policy.Timeout.Grace)
 		c.ready.Stops = append(c.ready.Stops, Stop{h.ID, ErrOverruled})
 	}
 }

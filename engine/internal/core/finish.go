@@ -68,7 +68,35 @@ func (c *Core) Concluded(now time.Time, ref task.Ref, v task.Verdict) (change ta
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	end := c.concluded(now, r, v)
 	c.save(r.kind.name, end.Change, end.Remove)
-	c.ready.Saves[len(c.ready.Saves)-1].Follow = append(c.following(now, v), c.Reports(now, r.is.Parent, &end.Change)...)
+	save := &c.ready.Saves[len(c.ready.Saves)-1]
+	save.Follow = append(c.following(now, v), c.Reports(now, r.is.Parent, &end.Change)...)
+	c.document(now, save, v, &r.is, r.rules)
+}
+
+// document adds the writes of documents to the save of the end of an attempt with the verdict v.
+func (c *Core) document(now time.Time, save *Save, v task.Verdict, is *task.Running, rules *task.Rules) {
+	if v.Rerun == nil || v.Outcome != task.Completed || len(v.Rerun.Writes) == 0 {
+		return
+	}
+	end := task.Conclude(now, is, v.Conflicting(rules), rules, c.config.Chance)
+	save.Documents = v.Rerun.Writes
+	save.Else = &Save{Change: end.Change, Type: save.Type, Remove: end.Remove, Follow: c.Reports(now, is.Parent, &end.Change)}
+}
+
+// Conflicted answers a save with documents that was not made because of one of them. Another save follows.
+func (c *Core) Conflicted(s Save, why *task.DocumentConflict) {
+	c.ready.Saves = append(c.ready.Saves, s.OnConflict(why))
+}
+
+// OnConflict returns the save in place of s, which was not made because of a document.
+func (s *Save) OnConflict(why *task.DocumentConflict) Save {
+	other := *s.Else
+	if other.Error != "" { // why there is no other attempt
+		other.Error = why.Error() + " " + other.Error
+	} else {
+		other.Error = why.Error()
+	}
+	return other
 }
 
 // Reports returns the rows to insert with a change of a task, which has a parent if that is not nil: a task that reports
@@ -96,20 +124,21 @@ func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
 // concluded returns the conclusion from the verdict v on the attempt of r.
 func (c *Core) concluded(now time.Time, r *run, v task.Verdict) task.Conclusion {
 	r.is.Ref = r.ref
-	end := task.Conclude(now, &r.is, v, r.kind.rules, c.config.Chance)
+	end := task.Conclude(now, &r.is, v, r.rules, c.config.Chance)
 	if end.Slowed {
 		c.stats.Slowed++
 	}
 	return end
 }
 
-// Earlier returns the change that follows from the verdict v on the attempt of t, and the rows to insert if and only if
-// the change is made. The attempt runs in the row, but this node has not begun it. Earlier leaves the deletion of a row
-// to the cleaner.
-func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) (change task.Change, follow []*task.Task) {
-	is := task.RunningOf(t)
-	change = task.Conclude(now, &is, v, c.Rules(t.Type), c.config.Chance).Change
-	return change, append(c.following(now, v), c.Reports(now, t.Parent, &change)...)
+// Earlier returns the save that follows from the verdict v on the attempt of t. The attempt runs in the row, but this node has not
+// begun it. The caller makes the save, and leaves the deletion of a row to the cleaner.
+func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) Save {
+	is, rules := task.RunningOf(t), c.Rules(t.Type)
+	save := Save{Change: task.Conclude(now, &is, v, rules, c.config.Chance).Change, Type: t.Type}
+	save.Follow = append(c.following(now, v), c.Reports(now, t.Parent, &save.Change)...)
+	c.document(now, &save, v, &is, rules)
+	return save
 }
 
 // save asks to make a change of a task of a type, and to delete the row with it if remove is set.
@@ -174,7 +203,7 @@ func (c *Core) enforceTimeouts(now time.Time) {
 // given up.
 func (r *run) timeUp() time.Time {
 	if r.stopped {
-		return r.deadline.Add(r.kind.policy.Timeout.Grace)
+		return r.deadline.Add(r.policy.Timeout.Grace)
 	}
 	return r.deadline
 }

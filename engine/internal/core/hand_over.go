@@ -50,7 +50,7 @@ func (c *Core) GrabbedHead(now time.Time, ended task.ID, t *task.Task) {
 		c.end(now, r, false)
 		c.save(t.Type, task.Change{
 			Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
-			NextEventAt: r.kind.rules.OverdueAt(now), Error: "an earlier attempt of it has not returned yet",
+			NextEventAt: r.rules.OverdueAt(now), Error: "an earlier attempt of it has not returned yet",
 		}, false)
 		c.book(now)
 		return

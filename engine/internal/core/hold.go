@@ -97,7 +97,7 @@ func (c *Core) putAside(now time.Time, tr task.Trigger, t turn) {
 // the row again. The effect of Submit remains to be answered.
 func (c *Core) Unclaim(now time.Time, t *task.Task) {
 	r := c.expect(t.ID, "insert", inserting)
-	r.kind.rules.Create(now, t)
+	r.rules.Create(now, t)
 	c.end(now, r, false)
 	c.book(now)
 }

@@ -49,7 +49,7 @@ func (c *Core) LimitUse(now time.Time, most int, match func(name, value string) 
 		return cmp.Or(a.deadline.Compare(b.deadline), a.ref.ID.Compare(b.ref.ID))
 	})
 	for _, r := range held[:min(len(held), most)] {
-		u.Holders = append(u.Holders, SlotOwner{r.ref.ID, r.kind.name, r.kind.policy.Weight})
+		u.Holders = append(u.Holders, SlotOwner{r.ref.ID, r.kind.name, r.policy.Weight})
 	}
 	return u
 }

@@ -42,7 +42,7 @@ func (c *Core) lingering(now time.Time, t *task.Task) (until time.Time) {
 			continue
 		}
 		if r.lingersTo.IsZero() { // this node does not know yet that its task was ended
-			r.lingersTo = now.Add(r.kind.policy.Timeout.Grace)
+			r.lingersTo = now.Add(r.policy.Timeout.Grace)
 		}
 		if r.lingersTo.After(until) {
 			until = r.lingersTo

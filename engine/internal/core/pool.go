@@ -57,7 +57,7 @@ func (c *Core) Began(now time.Time, ref task.Ref) {
 	if !ok || r.ref != ref || r.phase != running || r.stopped {
 		return
 	}
-	if limit := r.kind.policy.Timeout.Run; limit > 0 {
+	if limit := r.policy.Timeout.Run; limit > 0 {
 		r.runsUntil = now.Add(limit)
 		r.deadline = earlier(r.runsUntil, r.is.ExpiresAt)
 		c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())

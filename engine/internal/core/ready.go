@@ -38,6 +38,11 @@ type Save struct {
 	// Saved, if it is made.
 	Follow []*task.Task
 
+	// Documents has writes of documents to make if and only if the change is made. If one of them conflicts, the change is not made,
+	// and the save is answered by Conflicted. Else is the save that follows then.
+	Documents []task.DocumentChange
+	Else      *Save
+
 	// Head is a grab of the next head of the ordering key of the task, to be made with the change if the
 	// store can; nil for none. It is answered by GrabbedHead, after Saved.
 	Head *HeadGrab
@@ -56,7 +61,10 @@ func (s *Save) Size() (rows, bytes int) {
 	for _, t := range s.Follow {
 		bytes += len(t.Payload)
 	}
-	return 1 + len(s.Follow), bytes
+	for i := range s.Documents {
+		bytes += len(s.Documents[i].Row.Payload)
+	}
+	return 1 + len(s.Follow) + len(s.Documents), bytes
 }
 
 // Moves reports whether the change is of a task that does not run: it was waiting or submitted.

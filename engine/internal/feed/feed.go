@@ -23,7 +23,7 @@ const (
 // events of the node.
 type Cursor struct {
 	Feed task.ID   // of the feed; zero for a time
-	Seq  uint64    // of the next event
+	Seq  uint64    // of the next event; 0 if only the time is known
 	At   time.Time // everything before it was read
 }
 
@@ -132,6 +132,13 @@ func (f *Feed) Lose(now time.Time, err error) {
 	}
 }
 
+// Skip says that events are missing.
+func (f *Feed) Skip(gap *Gap) {
+	if f.isOn {
+		f.append(Event{At: gap.Until, Next: Cursor{f.id, f.next + 1, gap.Until}, gap: gap})
+	}
+}
+
 func (f *Feed) append(e Event) {
 	if f.events = append(f.events, e); len(f.events) > MaxEvents {
 		f.events[0] = Event{}
@@ -160,7 +167,10 @@ func (f *Feed) Read(now time.Time, c Cursor, most int) (p Page) {
 		p.Gap = &Gap{From: c.At, Until: now, Text: "it begins at a time"}
 		c = present
 	case c.Feed != f.id:
-		p.Gap = &Gap{From: c.At, Until: now, Text: "the cursor is of another node, or of before a restart of this one; if the store was restored, begin with the time of the backup"}
+		p.Gap = &Gap{From: c.At, Until: now, Text: "the cursor is of another node, or of before a restart of this one"}
+		c = present
+	case c.Seq == 0: // the numbers begin at 1
+		p.Gap = &Gap{From: c.At, Until: now, Text: "it begins at a time"}
 		c = present
 	case c.Seq > f.next:
 		p.Gap = &Gap{From: c.At, Until: now, Text: "the cursor is of events that this node does not have"}

@@ -85,7 +85,7 @@ func TestWhatIsMissingIsAGap(t *testing.T) {
 	expect(t, f.Read(at(601), c, 10), "")
 
 	other := feed.New(task.ID{2})
-	if p := other.Read(at(5), c, 10); p.Gap == nil || !p.Gap.From.Equal(c.At) || !strings.Contains(p.Gap.Text, "restore") {
+	if p := other.Read(at(5), c, 10); p.Gap == nil || !p.Gap.From.Equal(c.At) || !strings.Contains(p.Gap.Text, "restart") {
 		t.Errorf("after a restart: %+v", p)
 	}
 	if p := f.Read(at(602), feed.Cursor{At: at(1)}, 10); p.Gap == nil || !p.Gap.From.Equal(at(1)) {
@@ -93,6 +93,18 @@ func TestWhatIsMissingIsAGap(t *testing.T) {
 	}
 	if p := f.Read(at(603), feed.Cursor{Feed: task.ID{1}, Seq: 1 << 60, At: at(7)}, 10); p.Gap == nil {
 		t.Error("a cursor behind the end is no gap")
+	}
+}
+
+// A cluster has a cursor without a number for a node that has not answered yet.
+func TestACursorWithoutANumberIsATime(t *testing.T) {
+	f := feed.New(task.ID{1})
+	f.Read(at(1), feed.Cursor{}, 10)
+	f.Add(at(2), row("a"))
+	p := f.Read(at(3), feed.Cursor{Feed: task.ID{1}, At: at(0)}, 10)
+	expect(t, p, "gap ")
+	if !p.Gap.From.Equal(at(0)) || !p.Gap.Until.Equal(at(3)) {
+		t.Errorf("the gap is %+v", p.Gap)
 	}
 }
 

@@ -261,6 +261,15 @@ func (s *Shell) Recounted(now time.Time, counts map[storage.StateType]int64) {
 // caller has to count the backlogs again.
 func (s *Shell) IsMiscounted() bool { return s.isMiscounted }
 
+// Adopt replaces the policies, see [core.Core.Adopt]. A backlog that is longer than its new maximum stays as it is.
+func (s *Shell) Adopt(now time.Time, set policy.Set) {
+	for name, b := range s.backlogs {
+		b.Max = set.Types[name].MaxBacklog.Max
+	}
+	s.core.Adopt(now, set)
+	s.serve(now)
+}
+
 // Excess returns by how many tasks the backlog of a type would exceed its maximum if some were added;
 // 0 if there is room.
 func (s *Shell) Excess(typ string, added int) int {

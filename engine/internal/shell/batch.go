@@ -128,6 +128,9 @@ func (b *Batch) Fill() {
 		if follow := b.saves[i].Follow; len(follow) > 0 {
 			d.Follow = append(append(d.Follow, make([][]*task.Task, i-len(d.Follow))...), follow)
 		}
+		if docs := b.saves[i].Documents; len(docs) > 0 {
+			d.Documents = append(append(d.Documents, make([][]task.DocumentChange, i-len(d.Documents))...), docs)
+		}
 		if h := b.saves[i].Head; h != nil {
 			d.Heads = append(d.Heads, storage.HeadGrab{After: i, Queue: h.Queue, Priority: h.Priority, Grab: h.Grab})
 		}
@@ -253,6 +256,8 @@ func (s *Shell) Edit(typ string, ed *Edit) {
 	switch {
 	case c.Signal != nil:
 	case c.To == task.Error: // it stays so
+	case c.Erase != nil:
+		s.erase(ed, rules)
 	case !c.To.Live():
 		ed.Remove = rules.Keep(false, c)
 		ed.Follow = s.core.Reports(c.At, ed.Parent, c)
@@ -261,4 +266,20 @@ func (s *Shell) Edit(typ string, ed *Edit) {
 	}
 	b := s.laneOf(c.ID).pending
 	b.edits = append(b.edits, ed)
+}
+
+// erase completes an edit that erases the content of a task.
+func (s *Shell) erase(ed *Edit, rules *task.Rules) {
+	c := &ed.Change
+	if c.NextEventAt = rules.KeptUntil(c.To, c.At); !c.NextEventAt.IsZero() && c.NextEventAt.Before(c.At.Add(task.KeepReceipt)) {
+		c.NextEventAt = c.At.Add(task.KeepReceipt)
+	}
+	if ed.From != task.Error {
+		return
+	}
+	ed.Follow = s.core.Reports(c.At, ed.Parent, c)
+	if c.OrderingKey != "" { // the row does not say it any more
+		b := s.laneOf(c.ID).pending
+		b.keys = append(b.keys, c.OrderingKey)
+	}
 }

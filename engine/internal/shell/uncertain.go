@@ -17,6 +17,7 @@ type uncertain struct {
 	version uint64    // the latest version that it has if everything was written
 	grabbed uint64    // the version that it has if it was grabbed; 0 if no grab was requested
 	inVain  bool      // the last read of its row failed
+	removed bool      // its end may have removed its row, and inserted carriers for its followers
 }
 
 // maxUncertain is the greatest number of uncertain tasks, without tasks that may have been grabbed:
@@ -114,6 +115,9 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 	}
 	for i := range b.saves {
 		s.uncertain.add(b.saves[i].ID, at, b.saves[i].Version+1, false)
+		if u := s.uncertain.of(b.saves[i].ID); u != nil {
+			u.removed = u.removed || b.saves[i].Remove
+		}
 		for _, t := range b.saves[i].Follow {
 			s.uncertain.add(t.ID, at, t.Version, false)
 		}
@@ -214,6 +218,11 @@ func (s *Shell) Resolve(now time.Time, id task.ID, t *task.Task, isOurs bool) (h
 	if t != nil && t.OrderingKey != "" { // a transaction of a caller does not do that
 		s.core.LookForHead(t.OrderingKey)
 	}
+	if t != nil {
+		for _, carrier := range t.EndCarriers() { // the answer that had them may be lost
+			s.core.LookForHead(carrier.OrderingKey)
+		}
+	}
 	certain, handedBack := s.resolve(now, t, u, isOurs)
 	if certain || s.steady(now).Sub(u.since) > uncertainFor {
 		s.uncertain.remove(u)
@@ -221,6 +230,14 @@ func (s *Shell) Resolve(now time.Time, id task.ID, t *task.Task, isOurs bool) (h
 		s.uncertain.later(u, false)
 	}
 	return handedBack
+}
+
+// Gone reports that the row of an uncertain task is not there, in a store of which no poll finds rows that the core does not know. Whoever was told
+// of its end is not known: those rows are looked for as tasks that were left out.
+func (s *Shell) Gone(now time.Time, id task.ID) {
+	if u := s.uncertain.of(id); u != nil && u.removed {
+		u.removed, s.uncertain.unlisted = false, s.steady(now)
+	}
 }
 
 // resolve is Resolve. It reports whether the task is certain now.

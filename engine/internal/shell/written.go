@@ -28,6 +28,10 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	s.inserted(now, b, out.Inserted)
 	swapped := out.Swapped
 	for i, save := range b.saves {
+		if why := out.ConflictOf(i); why != nil && swapped[i] == nil {
+			s.conflicted(now, save, why)
+			continue
+		}
 		s.saved(now, save, swapped[i])
 		for j, in := range out.FollowedBy(i) {
 			s.Inserted(now, save.Follow[j], in)
@@ -51,6 +55,9 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 				s.replaced(now, in.Replaced)
 			}
 		}
+	}
+	for _, t := range out.Carriers {
+		s.Inserted(now, t, storage.Inserted{})
 	}
 	for _, h := range out.Heads {
 		s.core.Promoted(now, h)
@@ -157,6 +164,17 @@ func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
 		s.giveUp(p)
 	}
 	s.core.Saved(now, save, t)
+}
+
+// conflicted passes on to the core that a save was not made because of a document.
+func (s *Shell) conflicted(now time.Time, save core.Save, why *task.DocumentConflict) {
+	if len(s.finishes) > 0 {
+		delete(s.finishes, save.Ref)
+	}
+	if len(s.stuck) > 0 {
+		s.unstick(now, save.Ref)
+	}
+	s.core.Conflicted(save, why)
 }
 
 // edited passes the outcome of a change by a person to the core, and answers the person.

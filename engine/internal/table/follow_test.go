@@ -72,6 +72,10 @@ func followModel(t *testing.T, seed uint64, p plan) {
 		switch op := rng.IntN(ops); {
 		case op >= 12:
 			m.edit(rng, tab)
+		case op == 11 && rng.IntN(2) == 0:
+			set = edited(rng, set)
+			m.policies, m.counted = set, nil
+			tab.Adopt(0, set)
 		case op == 11:
 			m.live, m.counted = changes(rng, set).Live(), nil
 			tab.Override(0, uint64(step+1), m.live)

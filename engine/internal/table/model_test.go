@@ -221,6 +221,28 @@ func randomQueue(rng *rand.Rand, set policy.Set) task.Queue {
 	return task.Queue{Type: name, Group: task.GroupOf(values...)}
 }
 
+// edited returns policies with other values that a table adopts, without rates.
+func edited(rng *rand.Rand, set policy.Set) policy.Set {
+	to := policy.Set{Slots: set.Slots, Types: maps.Clone(set.Types), Limits: maps.Clone(set.Limits)}
+	for _, name := range slices.Sorted(maps.Keys(to.Limits)) {
+		l := to.Limits[name]
+		l.Max = 2 + rng.IntN(6)
+		if l.Per != "" {
+			l.Overrides = map[string]int{string(rune('a' + rng.IntN(4))): 2 + rng.IntN(4)}
+		}
+		if l.Fair {
+			l.Shares = map[string]int{string(rune('a' + rng.IntN(4))): 1 + rng.IntN(3)}
+		}
+		to.Limits[name] = l
+	}
+	for _, name := range slices.Sorted(maps.Keys(to.Types)) {
+		p := to.Types[name]
+		p.Concurrency = 1 + rng.IntN(4)
+		to.Types[name] = p
+	}
+	return set.Adopt(to)
+}
+
 // changes returns random changes of limits by operators, without rates.
 func changes(rng *rand.Rand, set policy.Set) policy.Overrides {
 	all := make(policy.Overrides)
@@ -362,7 +384,7 @@ func (t *Table) check(tb testing.TB) (running int) {
 		if used := counted.at(n).used; n.used != used {
 			tb.Fatalf("limit %s%s: used %d, counted %d", n.name, n.value, n.used, used)
 		}
-		if n.max > 0 && n.permits == nil && t.version == 0 && n.used > n.max {
+		if n.max > 0 && n.permits == nil && t.overrides == 0 && n.used > n.max {
 			tb.Fatalf("limit %s%s: used %d of %d", n.name, n.value, n.used, n.max)
 		}
 	}

@@ -31,6 +31,43 @@ func (t *Table) Override(now int64, version uint64, live policy.Live) {
 	}
 }
 
+// Adopt replaces the policies by others, which differ in values that [policy.Set.Adopt] takes over. It has the effect of
+// [Table.Override]: booked tasks stay booked, and used tokens of rates stay used.
+func (t *Table) Adopt(now int64, set policy.Set) {
+	t.config.Policies = set
+	for _, k := range t.order {
+		k.policy = set.Types[k.name]
+		k.setLimits(set)
+	}
+	for _, n := range t.nodes {
+		if n.fair != nil {
+			n.fair.quantum = set.Limits[n.name].ShareFor(n.value) * n.fair.largest
+		}
+	}
+	t.Override(now, t.version, t.live)
+	for _, k := range t.order {
+		t.setConcurrency(now, k)
+	}
+}
+
+// setConcurrency sets the maximum of the limit that is the concurrency of a type, if it has one.
+func (t *Table) setConcurrency(now int64, k *kind) {
+	most := k.policy.Concurrency
+	if most == 0 {
+		return
+	}
+	if n, ok := t.nodes[nodeKey([]policy.Limit{k.concurrency()}, nil)]; ok && n.max != most {
+		n.max = most
+		t.capacityChanged(now, n)
+	}
+	for _, q := range k.queues {
+		if k.keyed == 0 && q.max != most {
+			q.max = most
+			t.capacityChanged(now, &q.node)
+		}
+	}
+}
+
 // limit sets the maximum, pause and rate of n. Used tokens of the rate stay used.
 func (n *node) limit(e policy.Effective) {
 	n.max, n.paused = e.Max, e.Paused

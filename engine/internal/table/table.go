@@ -163,14 +163,10 @@ func New(c Config) *Table {
 
 func (t *Table) newKind(name string, p policy.Type) *kind {
 	k := &kind{name: name, policy: p, ageing: p.Ageing.Microseconds()}
-	for i, l := range p.Limits {
+	k.setLimits(t.config.Policies)
+	k.fair = slices.ContainsFunc(k.tree, func(l policy.Limit) bool { return l.Fair })
+	for _, l := range p.Limits {
 		chain := t.config.Policies.Chain(l)
-		if i == 0 {
-			k.tree = chain
-			k.fair = slices.ContainsFunc(chain, func(l policy.Limit) bool { return l.Fair })
-		} else {
-			k.across = append(k.across, chain)
-		}
 		for i := len(chain) - 1; i >= 0 && chain[i].Per == ""; i-- {
 			k.shared = append(k.shared, nodeKey(chain[i:], nil))
 		}
@@ -192,6 +188,18 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 		k.pool = t.poolNode(pool)
 	}
 	return k
+}
+
+// setLimits sets the limits of the type of k.
+func (k *kind) setLimits(set policy.Set) {
+	k.tree, k.across = nil, nil
+	for i, l := range k.policy.Limits {
+		if i == 0 {
+			k.tree = set.Chain(l)
+		} else {
+			k.across = append(k.across, set.Chain(l))
+		}
+	}
 }
 
 // Len returns the number of triggers in the table.

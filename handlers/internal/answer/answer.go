@@ -3,8 +3,6 @@ package answer
 import (
 	"encoding/json"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/task"
@@ -13,11 +11,12 @@ import (
 // RefusedClass is the class of the error of an attempt with a document that was refused.
 const RefusedClass = "answer_refused"
 
-// Rules bound a document. The elements are types of tasks; one that ends with * stands for all types that begin
+// Rules bound a document. The elements are types of tasks, or keys; one that ends with * stands for all that begin
 // with the text before it.
 type Rules struct {
 	MayAdd    []string // types of the tasks and children that it may add
 	MaySignal []string // types of the tasks that it may signal; * also allows signals to ids without a type
+	MayWrite  []string // keys of the documents that it may write
 }
 
 // Now is the present.
@@ -79,7 +78,8 @@ func Parse(text []byte, now Now, rules Rules) (*Answer, error) {
 			a.children = true
 			return p.children(at, v, &a.rerun.Children)
 		},
-		"signals": list(func(at string, v json.RawMessage) error { return p.signal(at, v, &a.rerun.Signals) }),
+		"signals":   list(func(at string, v json.RawMessage) error { return p.signal(at, v, &a.rerun.Signals) }),
+		"documents": list(func(at string, v json.RawMessage) error { return p.write(at, v, &a.rerun.Documents) }),
 	}
 	known.content("result", &a.result)
 	known.content("payload", &a.rerun.Payload)
@@ -95,8 +95,8 @@ func (a *Answer) check() error {
 	r := &a.rerun
 	goesOn := a.again || a.wait != nil
 	switch {
-	case a.failure != nil && (goesOn || a.result != nil || a.children || r.Payload != nil || r.Checkpoint != nil || r.Tasks != nil || r.Signals != nil):
-		return errors.New("error excludes all other fields: an attempt that fails has no result, and adds and sends nothing")
+	case a.failure != nil && (goesOn || a.result != nil || a.children || r.Payload != nil || r.Checkpoint != nil || r.Tasks != nil || r.Signals != nil || r.Documents != nil):
+		return errors.New("error excludes all other fields: an attempt that fails has no result, and adds, sends and writes nothing")
 	case a.again && a.wait != nil:
 		return errors.New("again and wait exclude each other; a wait ends at a time with timeout or until")
 	case !goesOn && r.Payload != nil:
@@ -149,7 +149,7 @@ func (a *Answer) End(other []byte) ([]byte, error) {
 	}
 	var options []task.AgainOption
 	r := &a.rerun
-	if r.Payload != nil || r.Checkpoint != nil || r.Tasks != nil || r.Children != nil || r.Signals != nil {
+	if r.Payload != nil || r.Checkpoint != nil || r.Tasks != nil || r.Children != nil || r.Signals != nil || r.Documents != nil {
 		options = r.Options()
 	}
 	switch {
@@ -161,12 +161,4 @@ func (a *Answer) End(other []byte) ([]byte, error) {
 		return result, task.Again(a.at, options...)
 	}
 	return result, nil
-}
-
-// allows reports whether a list of Rules has a type.
-func allows(list []string, typ string) bool {
-	return slices.ContainsFunc(list, func(pattern string) bool {
-		begin, isPrefix := strings.CutSuffix(pattern, "*")
-		return typ == pattern || isPrefix && strings.HasPrefix(typ, begin)
-	})
 }

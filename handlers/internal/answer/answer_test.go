@@ -17,7 +17,7 @@ var (
 	here  = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	nodes = here.Add(time.Hour)
 	now   = answer.Now{Here: here, Nodes: nodes}
-	rules = answer.Rules{MayAdd: []string{"page", "mail-*"}, MaySignal: []string{"order"}}
+	rules = answer.Rules{MayAdd: []string{"page", "mail-*"}, MaySignal: []string{"order"}, MayWrite: []string{"stock/*"}}
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -78,6 +78,9 @@ func TestADocumentBecomesTheEndOfTheAttempt(t *testing.T) {
 			ID: parseID(t, some), Type: "mail-eu", Key: "k", OrderingKey: "o", Priority: ptr(uint8(0)), Payload: []byte("\x00\xff"),
 			At: time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC), ExpiresAt: time.Date(2026, 12, 2, 10, 0, 0, 0, time.UTC), Headers: map[string]string{"tenant": "acme"},
 		}}}),
+		`{"tasks": [{"type": "page", "after": ["` + some + `", "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a6a"], "after_any": true}, {"type": "page", "after": []}]}`: done("printed", &task.Rerun{
+			Tasks: []task.Request{{Type: "page", After: []task.ID{parseID(t, some), parseID(t, "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a6a")}, AfterAny: true}, {Type: "page"}},
+		}),
 		`{"signals": [{"type": "order", "key": "4711", "ordering_key": "o", "name": "approved", "data": {"by": "a"}, "keep": true, "request_id": "` + some + `"}]}`: done("printed", &task.Rerun{
 			Signals: []task.SignalRequest{{
 				Type: "order", Key: "4711", OrderingKey: "o", Name: "approved", Data: []byte(`{"by": "a"}`), Keep: true, ID: parseID(t, some),
@@ -119,6 +122,11 @@ func TestADocumentIsRefusedWithTheReason(t *testing.T) {
 		`"wait"`:                    "the document is a string, and not an object",
 		`7`:                         "the document is a number, and not an object",
 
+		`{"tasks": [{"type": "page", "after": ["4711"]}]}`: `tasks[0].after[0] is "4711": `,
+		`{"tasks": [{"type": "page", "after_any": true}]}`: "tasks[0] has after_any, and after names no task",
+
+		`{"again": {"delay": "1s"}, "children": {"p": [{"type": "page", "after": []}]}}`: "children.p[0].after: a child runs after no other task: add a task, or have the parent add the child later",
+
 		`{"agian": {}}`:                                                 "agian is no field; did you mean again?",
 		`{"Result": 1}`:                                                 "Result is no field; did you mean result?",
 		`{"result": 1, "result": 2}`:                                    "result is given twice",
@@ -138,53 +146,60 @@ func TestADocumentIsRefusedWithTheReason(t *testing.T) {
 		`{"wait": {"signals": ["a"], "until": "tomorrow"}}`:             `wait.until is "tomorrow": write a time as`,
 		`{"wait": {"signals": ["a"], "until": "0001-01-01T00:00:00Z"}}`: "times lie between the years 1970 and 9999",
 		`{"wait": {"signals": ["a"], "until": "2026-12-01T10:00:00Z", "timeout": "1h"}}`: "wait: a time and a duration exclude each other; write until or timeout",
-		`{"wait": {"children": [{}]}}`:                                                                            "wait.children[0] has no name",
-		`{"wait": {"children": [{"name": "p", "count": -1}]}}`:                                                    "wait.children[0].count is -1, and not a whole number of 0 to 4294967295",
-		`{"wait": {"children": [{"name": "p", "count": 1.5}]}}`:                                                   "wait.children[0].count is 1.5, and not",
-		`{"wait": {"children": [{"name": "p", "count": "3"}]}}`:                                                   `wait.children[0].count is "3", and not`,
-		`{"wait": {"children": [{"name": "p", "or_failed": null}]}}`:                                              "wait.children[0].or_failed is null, and not true or false",
-		`{"wait": {"children": {"name": "p"}}}`:                                                                   "wait.children is an object, and not a list",
-		`{"again": {}}`:                                                                                           "again has neither at nor delay",
-		`{"again": "5m"}`:                                                                                         "again is a string, and not an object",
-		`{"again": {"delay": "5m", "at": "2026-12-01T10:00:00Z"}}`:                                                "again: a time and a duration exclude each other; write at or delay",
-		`{"again": {"delay": "5m"}, "wait": {"signals": ["a"]}}`:                                                  "again and wait exclude each other",
-		`{"error": {"message": "a"}, "again": {"delay": "5m"}}`:                                                   "error excludes all other fields",
-		`{"error": {"message": "a"}, "result": 1}`:                                                                "error excludes all other fields",
-		`{"error": {"message": "a"}, "tasks": [{"type": "page"}]}`:                                                "error excludes all other fields",
-		`{"error": {"message": "a"}, "checkpoint": 1}`:                                                            "error excludes all other fields",
-		`{"error": {"message": ""}}`:                                                                              `error.message is "": it must not be empty`,
-		`{"error": {}}`:                                                                                           "error has no message",
-		`{"error": "a"}`:                                                                                          "error is a string, and not an object",
-		`{"error": {"message": "a", "permanent": "yes"}}`:                                                         "error.permanent is a string, and not true or false",
-		`{"error": {"message": "a", "permanent": true, "retry_delay": "1s"}}`:                                     "error is permanent, and has a retry_delay",
-		`{"payload": 1}`:                                                                                          "payload needs again or wait",
-		`{"checkpoint": 1}`:                                                                                       "checkpoint needs again or wait",
-		`{"children": {}}`:                                                                                        "children need again or wait",
-		`{"tasks": [{}]}`:                                                                                         "tasks[0] has no type",
-		`{"tasks": {"type": "page"}}`:                                                                             "tasks is an object, and not a list",
-		`{"tasks": [{"type": "page"}, {"type": "pay"}]}`:                                                          `tasks[1] has the type "pay", and may_add of the handler does not list it`,
-		`{"tasks": [{"type": "taskengine.relay"}]}`:                                                               `tasks[0] has the type "taskengine.relay": types that begin with taskengine. belong to the engine`,
-		`{"tasks": [{"type": "page", "text": "a"}]}`:                                                              "tasks[0].text is no field; ",
-		`{"tasks": [{"type": "page", "priority": 10}]}`:                                                           "tasks[0].priority is 10, and not a whole number of 0 to 9",
-		`{"tasks": [{"type": "page", "id": "4711"}]}`:                                                             `tasks[0].id is "4711": `,
-		`{"tasks": [{"type": "page", "headers": {"a": 1}}]}`:                                                      "tasks[0].headers.a is a number, and not a string",
-		`{"tasks": [{"type": "page", "headers": {"a": "", "a": ""}}]}`:                                            "tasks[0].headers.a is given twice",
-		`{"tasks": [{"type": "page", "at": "2026-12-01T10:00:00Z", "in": "0s"}]}`:                                 "tasks[0]: a time and a duration exclude each other; write at or in",
-		`{"children": {"p": [{"type": "page", "key": "k"}]}, "again": {"delay": "1s"}}`:                           "children.p[0].key: a child has none of its own",
-		`{"children": {"p": [{"type": "pay"}]}, "again": {"delay": "1s"}}`:                                        `children.p[0] has the type "pay", and may_add`,
-		`{"children": {"p": [], "p": []}, "again": {"delay": "1s"}}`:                                              "children.p is given twice",
-		`{"children": [{"type": "page"}], "again": {"delay": "1s"}}`:                                              "children is a list, and not an object",
-		`{"children": {"p": {"type": "page"}}, "again": {"delay": "1s"}}`:                                         "children.p is an object, and not a list",
-		`{"signals": [{"type": "order", "key": "k"}]}`:                                                            "signals[0] has no name",
-		`{"signals": [{"name": "a"}]}`:                                                                            "signals[0] names no task; write id, or type and key",
-		`{"signals": [{"name": "a", "type": "order"}]}`:                                                           "signals[0]: type and key go together",
-		`{"signals": [{"name": "a", "type": "pay", "key": "k"}]}`:                                                 `signals[0] is for a task of type "pay", and may_signal of the handler does not list it`,
-		`{"signals": [{"name": "a", "id": "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"}]}`:                              `signals[0] has an id and no type, and may_signal of the handler does not list "*"; write the type, too`,
-		`{"signals": [{"name": "a", "id": "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69", "type": "pay"}]}`:               `signals[0] is for a task of type "pay", and may_signal of the handler does not list it`,
-		`{"signals": [{"name": "a", "type": "taskengine.relay", "key": "k"}]}`:                                    `signals[0] is for a task of type "taskengine.relay": types that begin`,
-		`{"signals": [{"name": "a", "key": "k"}]}`:                                                                "signals[0]: type and key go together",
-		`{"signals": [{"name": "a", "id": "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69", "key": "k", "type": "order"}]}`: "signals[0] has an id and a key",
-		`{"signals": [{"name": "a", "id": "00000000-0000-0000-0000-000000000000"}]}`:                              "no task has the id zero",
+		`{"wait": {"children": [{}]}}`:                                                  "wait.children[0] has no name",
+		`{"wait": {"children": [{"name": "p", "count": -1}]}}`:                          "wait.children[0].count is -1, and not a whole number of 0 to 4294967295",
+		`{"wait": {"children": [{"name": "p", "count": 1.5}]}}`:                         "wait.children[0].count is 1.5, and not",
+		`{"wait": {"children": [{"name": "p", "count": "3"}]}}`:                         `wait.children[0].count is "3", and not`,
+		`{"wait": {"children": [{"name": "p", "or_failed": null}]}}`:                    "wait.children[0].or_failed is null, and not true or false",
+		`{"wait": {"children": {"name": "p"}}}`:                                         "wait.children is an object, and not a list",
+		`{"again": {}}`:                                                                 "again has neither at nor delay",
+		`{"again": "5m"}`:                                                               "again is a string, and not an object",
+		`{"again": {"delay": "5m", "at": "2026-12-01T10:00:00Z"}}`:                      "again: a time and a duration exclude each other; write at or delay",
+		`{"again": {"delay": "5m"}, "wait": {"signals": ["a"]}}`:                        "again and wait exclude each other",
+		`{"error": {"message": "a"}, "again": {"delay": "5m"}}`:                         "error excludes all other fields",
+		`{"error": {"message": "a"}, "result": 1}`:                                      "error excludes all other fields",
+		`{"error": {"message": "a"}, "tasks": [{"type": "page"}]}`:                      "error excludes all other fields",
+		`{"error": {"message": "a"}, "checkpoint": 1}`:                                  "error excludes all other fields",
+		`{"error": {"message": ""}}`:                                                    `error.message is "": it must not be empty`,
+		`{"error": {}}`:                                                                 "error has no message",
+		`{"error": "a"}`:                                                                "error is a string, and not an object",
+		`{"error": {"message": "a", "permanent": "yes"}}`:                               "error.permanent is a string, and not true or false",
+		`{"error": {"message": "a", "permanent": true, "retry_delay": "1s"}}`:           "error is permanent, and has a retry_delay",
+		`{"payload": 1}`:                                                                "payload needs again or wait",
+		`{"checkpoint": 1}`:                                                             "checkpoint needs again or wait",
+		`{"children": {}}`:                                                              "children need again or wait",
+		`{"tasks": [{}]}`:                                                               "tasks[0] has no type",
+		`{"tasks": {"type": "page"}}`:                                                   "tasks is an object, and not a list",
+		`{"tasks": [{"type": "page"}, {"type": "pay"}]}`:                                `tasks[1] has the type "pay", and may_add of the handler does not list it`,
+		`{"tasks": [{"type": "taskengine.relay"}]}`:                                     `tasks[0] has the type "taskengine.relay": types that begin with taskengine. belong to the engine`,
+		`{"tasks": [{"type": "page", "text": "a"}]}`:                                    "tasks[0].text is no field; ",
+		`{"tasks": [{"type": "page", "priority": 10}]}`:                                 "tasks[0].priority is 10, and not a whole number of 0 to 9",
+		`{"tasks": [{"type": "page", "id": "4711"}]}`:                                   `tasks[0].id is "4711": `,
+		`{"tasks": [{"type": "page", "headers": {"a": 1}}]}`:                            "tasks[0].headers.a is a number, and not a string",
+		`{"tasks": [{"type": "page", "headers": {"a": "", "a": ""}}]}`:                  "tasks[0].headers.a is given twice",
+		`{"tasks": [{"type": "page", "at": "2026-12-01T10:00:00Z", "in": "0s"}]}`:       "tasks[0]: a time and a duration exclude each other; write at or in",
+		`{"children": {"p": [{"type": "page", "key": "k"}]}, "again": {"delay": "1s"}}`: "children.p[0].key: a child has none of its own",
+		`{"children": {"p": [{"type": "pay"}]}, "again": {"delay": "1s"}}`:              `children.p[0] has the type "pay", and may_add`,
+		`{"children": {"p": [], "p": []}, "again": {"delay": "1s"}}`:                    "children.p is given twice",
+		`{"children": [{"type": "page"}], "again": {"delay": "1s"}}`:                    "children is a list, and not an object",
+		`{"children": {"p": {"type": "page"}}, "again": {"delay": "1s"}}`:               "children.p is an object, and not a list",
+		`{"signals": [{"type": "order", "key": "k"}]}`:                                  "signals[0] has no name",
+		`{"signals": [{"name": "a"}]}`:                                                  "signals[0] names no task; write id, or type and key",
+		`{"signals": [{"name": "a", "type": "order"}]}`:                                 "signals[0]: type and key go together",
+		`{"documents": [{"data": 1}]}`:                                                  `documents[0] has no key`,
+		`{"documents": [{"key": "stock/a"}]}`:                                           `documents[0] has neither data nor delete`,
+		`{"documents": [{"key": "stock/a", "data": 1, "delete": true}]}`:                `documents[0] is to be deleted, and has data or a time`,
+		`{"documents": [{"key": "price/a", "data": 1}]}`:                                `documents[0] has the key "price/a", and may_write of the handler does not list it`,
+		`{"documents": [{"key": "stock/a", "data": 1, "if_version": -1}]}`:              `documents[0].if_version is -1, and not a version`,
+		`{"documents": [{"key": "stock/a", "data": 1, "expires_in": "1h", "expires_at": "2030-01-01T00:00:00Z"}]}`: `documents[0]: a time and a duration exclude each other; write expires_at or expires_in`,
+		`{"error": {"message": "no"}, "documents": [{"key": "stock/a", "data": 1}]}`:                               `error excludes all other fields`,
+		`{"signals": [{"name": "a", "type": "pay", "key": "k"}]}`:                                                  `signals[0] is for a task of type "pay", and may_signal of the handler does not list it`,
+		`{"signals": [{"name": "a", "id": "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"}]}`:                               `signals[0] has an id and no type, and may_signal of the handler does not list "*"; write the type, too`,
+		`{"signals": [{"name": "a", "id": "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69", "type": "pay"}]}`:                `signals[0] is for a task of type "pay", and may_signal of the handler does not list it`,
+		`{"signals": [{"name": "a", "type": "taskengine.relay", "key": "k"}]}`:                                     `signals[0] is for a task of type "taskengine.relay": types that begin`,
+		`{"signals": [{"name": "a", "key": "k"}]}`:                                                                 "signals[0]: type and key go together",
+		`{"signals": [{"name": "a", "id": "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69", "key": "k", "type": "order"}]}`:  "signals[0] has an id and a key",
+		`{"signals": [{"name": "a", "id": "00000000-0000-0000-0000-000000000000"}]}`:                               "no task has the id zero",
 	} {
 		if a, err := answer.Parse([]byte(document), now, rules); err == nil {
 			t.Errorf("%s is accepted: %+v", document, a)
@@ -274,4 +289,24 @@ func FuzzADocumentIsReadOrRefused(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestADocumentThatTasksShareIsWritten(t *testing.T) {
+	a, err := answer.Parse([]byte(`{"documents": [{"key": "stock/a", "data": {"n": 1}, "if_version": 1764500000000000}, {"key": "stock/b", "delete": true}, {"key": "stock/c", "data_text": "x", "if_version": 0, "expires_in": "1h"}]}`), now, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := a.End([]byte("out"))
+	v := task.VerdictOf(result, err)
+	if v.Outcome != task.Completed || v.RunsAgain() || string(v.Result) != "out" {
+		t.Fatalf("the verdict is %+v", v)
+	}
+	want := []task.DocumentWrite{
+		{Key: "stock/a", Data: []byte(`{"n": 1}`), Replaces: new(uint64(1764500000000000))},
+		{Key: "stock/b", Delete: true},
+		{Key: "stock/c", Data: []byte("x"), Replaces: new(uint64(0)), ExpiresAt: now.Nodes.Add(time.Hour)},
+	}
+	if diff := cmp.Diff(want, v.Rerun.Documents); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/taskengine/taskengine/internal/pattern"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -156,7 +158,7 @@ func (p parser) request(r *task.Request) (known fields, complete func(at string)
 			return fmt.Errorf("%s has no type", at)
 		case task.IsReservedType(r.Type):
 			return fmt.Errorf("%s has the type %.80q: types that begin with %s belong to the engine", at, r.Type, task.ReservedTypes)
-		case !allows(p.rules.MayAdd, r.Type):
+		case !pattern.AnyMatches(p.rules.MayAdd, r.Type):
 			return fmt.Errorf("%s has the type %.80q, and may_add of the handler does not list it", at, r.Type)
 		}
 		return nil
@@ -166,16 +168,28 @@ func (p parser) request(r *task.Request) (known fields, complete func(at string)
 func (p parser) task(at string, v json.RawMessage, to *[]task.Request) error {
 	var r task.Request
 	known, complete := p.request(&r)
-	known["id"], known["key"] = id(&r.ID), text(&r.Key)
+	known["id"], known["key"], known["after_any"] = id(&r.ID), text(&r.Key), boolean(&r.AfterAny)
+	known["after"] = list(func(at string, v json.RawMessage) error {
+		var of task.ID
+		err := id(&of)(at, v)
+		r.After = append(r.After, of)
+		return err
+	})
 	if err := known.read(at, v); err != nil {
 		return err
 	}
 	err := complete(at)
+	if err == nil && r.AfterAny && r.After == nil {
+		err = fmt.Errorf("%s has after_any, and after names no task", at)
+	}
 	*to = append(*to, r)
 	return err
 }
 
-const ofChild = "a child has none of its own: its parent, its name and its number make its id"
+const (
+	ofChild      = "a child has none of its own: its parent, its name and its number make its id"
+	afterOfChild = "a child runs after no other task: add a task, or have the parent add the child later"
+)
 
 func (p parser) children(at string, v json.RawMessage, to *[]task.ChildRequests) error {
 	return entries(at, v, func(name string, v json.RawMessage) error {
@@ -186,7 +200,7 @@ func (p parser) children(at string, v json.RawMessage, to *[]task.ChildRequests)
 		err := list(func(at string, v json.RawMessage) error {
 			var r task.Request
 			known, complete := p.request(&r)
-			known["id"], known["key"] = refused(ofChild), refused(ofChild)
+			known["id"], known["key"], known["after"], known["after_any"] = refused(ofChild), refused(ofChild), refused(afterOfChild), refused(afterOfChild)
 			if err := known.read(at, v); err != nil {
 				return err
 			}
@@ -227,9 +241,51 @@ func (p parser) signal(at string, v json.RawMessage, to *[]task.SignalRequest) e
 		return fmt.Errorf("%s is for a task of type %.80q: types that begin with %s belong to the engine", at, s.Type, task.ReservedTypes)
 	case s.Type == "" && !slices.Contains(p.rules.MaySignal, "*"):
 		return fmt.Errorf("%s has an id and no type, and may_signal of the handler does not list \"*\"; write the type, too", at)
-	case s.Type != "" && !allows(p.rules.MaySignal, s.Type):
+	case s.Type != "" && !pattern.AnyMatches(p.rules.MaySignal, s.Type):
 		return fmt.Errorf("%s is for a task of type %.80q, and may_signal of the handler does not list it", at, s.Type)
 	}
 	*to = append(*to, s)
+	return nil
+}
+
+// write reads a write of a document that tasks share.
+func (p parser) write(at string, v json.RawMessage, to *[]task.DocumentWrite) error {
+	var w task.DocumentWrite
+	var data *[]byte
+	var when times
+	known := fields{
+		"key": filled(&w.Key), "delete": boolean(&w.Delete),
+		"if_version": func(at string, v json.RawMessage) error {
+			n, err := strconv.ParseUint(string(v), 10, 63)
+			if err != nil {
+				return fmt.Errorf("%s is %s, and not a version: the number that the document was read with, or 0 for none", at, cut(string(v)))
+			}
+			w.Replaces = &n
+			return nil
+		},
+	}
+	known.content("data", &data)
+	when.add(known, "expires_at", "expires_in")
+	err := known.read(at, v)
+	if err != nil {
+		return err
+	}
+	if w.ExpiresAt, err = when.from(p.now.Nodes); err != nil {
+		return fmt.Errorf("%s: %w; write expires_at or expires_in", at, err)
+	}
+	if data != nil {
+		w.Data = *data
+	}
+	switch {
+	case w.Key == "":
+		return fmt.Errorf("%s has no key", at)
+	case data == nil && !w.Delete:
+		return fmt.Errorf("%s has neither data nor delete", at)
+	case w.Delete && (data != nil || !w.ExpiresAt.IsZero()):
+		return fmt.Errorf("%s is to be deleted, and has data or a time", at)
+	case !pattern.AnyMatches(p.rules.MayWrite, w.Key):
+		return fmt.Errorf("%s has the key %.80q, and may_write of the handler does not list it", at, w.Key)
+	}
+	*to = append(*to, w)
 	return nil
 }

@@ -2,7 +2,6 @@ package calls
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 func AnswerOf(f *wire.Finish) Answer {
 	switch o := f.GetOutcome().(type) {
 	case *wire.Finish_Result:
-		if len(f.GetChildren())+len(f.GetSignals()) == 0 {
+		if len(f.GetChildren())+len(f.GetSignals())+len(f.GetDocuments()) == 0 {
 			return Answer{Result: o.Result}
 		}
 		return Answer{Result: o.Result, Err: task.Again(time.Time{}, extrasOf(f)...)}
@@ -65,7 +64,7 @@ func dueAt(a *wire.Again) time.Time {
 	return time.UnixMicro(a.GetAt()).UTC()
 }
 
-// extrasOf returns the options that add tasks and send signals if and only if the finish is stored.
+// extrasOf returns the options that add tasks, send signals and write documents if and only if the finish is stored.
 func extrasOf(f *wire.Finish) (options []task.AgainOption) {
 	var tasks []task.Request
 	var names []string // of sets of children, in the order of their first children
@@ -101,6 +100,9 @@ func extrasOf(f *wire.Finish) (options []task.AgainOption) {
 		}
 		options = append(options, task.WithSignals(signals...))
 	}
+	if len(f.GetDocuments()) > 0 {
+		options = append(options, task.WithDocuments(writesOf(f)...))
+	}
 	return options
 }
 
@@ -119,40 +121,6 @@ func requestOf(c *wire.Child) task.Request {
 		r.ExpiresAt = time.UnixMicro(c.GetExpiresAt()).UTC()
 	}
 	return r
-}
-
-// errUntyped says why a signal is refused that a worker sends.
-var errUntyped = errors.New("a signal to the id of a task does not name the type of the task, and this worker may not signal tasks of all types")
-
-// Forbid returns the answer in f, or an error instead of it if forbidden returns why tasks of the types of its children may not
-// be added, or signalled. The type "" stands for any: it is asked for a signal to an id that names no type. The engine drops a signal
-// that names another type than its task has. The error is permanent, because the work was done.
-func Forbid(f *wire.Finish, forbidden func(types ...string) error) Answer {
-	if forbidden == nil || len(f.GetChildren())+len(f.GetSignals()) == 0 {
-		return AnswerOf(f)
-	}
-	var types []string
-	for _, c := range f.GetChildren() {
-		types = append(types, c.GetType())
-	}
-	isUntyped := false
-	for _, s := range f.GetSignals() {
-		if s.GetType() == "" {
-			isUntyped = true
-		} else {
-			types = append(types, s.GetType())
-		}
-	}
-	err := forbidden(types...)
-	if err == nil && isUntyped {
-		if err = forbidden(""); err != nil {
-			err = fmt.Errorf("%w: %w", errUntyped, err)
-		}
-	}
-	if err == nil {
-		return AnswerOf(f)
-	}
-	return Answer{Err: task.Permanent(task.WithClass("forbidden", fmt.Errorf("the worker may not add these tasks, or send these signals: %w", err)))}
 }
 
 func errorOf(e *wire.Error) error {

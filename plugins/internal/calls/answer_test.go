@@ -94,7 +94,8 @@ func TestAWorkerAddsAndSignalsTasksOfItsTypesOnly(t *testing.T) {
 		"an id without a type, none": {untyped, nil, ""},
 		"nothing":                    {&wire.Finish{Outcome: &wire.Finish_Result{}}, allowing(), ""},
 	} {
-		a := Forbid(c.finish, c.forbidden)
+		rights := Rights{Adds: c.forbidden}
+		a := rights.AnswerOf(c.finish)
 		v := task.VerdictOf(a.Result, a.Err)
 		if v.Class != c.class || v.GiveUp != (c.class != "") || (v.Outcome == task.Completed) != (c.class == "") {
 			t.Errorf("%s: the verdict is %+v", name, v)

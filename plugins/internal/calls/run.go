@@ -15,7 +15,7 @@ import (
 )
 
 // Features are the optional parts of the protocol that hosts support.
-var Features = []string{"progress", "checkpoint", "rerun", "ended", "children", "wait", "family", "signals", "check"}
+var Features = []string{"progress", "checkpoint", "rerun", "ended", "children", "wait", "family", "signals", "check", "documents"}
 
 // Answer is the result of Handle of a host.
 type Answer struct {
@@ -65,10 +65,11 @@ func setsOf(c *task.Children) []*wire.ChildSet {
 	if c == nil {
 		return nil
 	}
-	sets := make([]*wire.ChildSet, len(c.Sets))
+	sets := make([]*wire.ChildSet, 0, len(c.Sets))
 	for i := range c.Sets {
-		s := &c.Sets[i]
-		sets[i] = &wire.ChildSet{Name: s.Name, Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Ended: s.Reported, Shards: s.Shards}
+		if s := &c.Sets[i]; s.IsOfChildren() {
+			sets = append(sets, &wire.ChildSet{Name: s.Name, Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Ended: s.Reported, Shards: s.Shards})
+		}
 	}
 	return sets
 }

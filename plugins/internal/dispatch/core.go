@@ -95,13 +95,13 @@ const (
 func (c *Core[O]) Fill(s *Session[O], frame *wire.ToHandler, begin func(*Call[O]) error) Filled {
 	clear(frame.Runs) // so that answered runs are freed
 	frame.Runs, frame.Cancels, frame.Ping, frame.Drain, frame.Stored = frame.Runs[:0], s.cancels, s.ping, nil, s.stored
-	s.cancels, s.ping, s.stored, frame.Checked = nil, 0, nil, s.takeChecked()
+	s.cancels, s.ping, s.stored, frame.Checked, frame.Documents = nil, 0, nil, s.takeChecked(), s.takeRead()
 	if s.drain == toDrain {
 		frame.Drain, s.drain = &wire.Drain{}, drained
 	}
 	c.take(s, frame, begin)
 	switch {
-	case len(frame.Runs) > 0 || len(frame.Cancels) > 0 || frame.Ping != 0 || frame.Drain != nil || len(frame.Stored)+len(frame.Checked) > 0:
+	case len(frame.Runs) > 0 || len(frame.Cancels) > 0 || frame.Ping != 0 || frame.Drain != nil || len(frame.Stored)+len(frame.Checked)+len(frame.Documents) > 0:
 		return Something
 	case s.drain == drained && len(s.running) == 0:
 		return Finished

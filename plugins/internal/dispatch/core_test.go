@@ -86,7 +86,7 @@ func (n *naive) connectTo(t *rapid.T, p *peer) {
 	}
 	most := rapid.IntRange(0, 3).Draw(t, "most")
 	p.slots = rapid.IntRange(1, 3).Draw(t, "slots")
-	p.Connect(&wire.Hello{Slots: uint32(p.slots)}, most)
+	p.Connect(&wire.Hello{Slots: uint32(p.slots)}, most, calls.Rights{})
 	if most > 0 {
 		p.slots = min(p.slots, most)
 	}
@@ -391,7 +391,7 @@ func TestACoreDoesWhatANaiveOneDoes(t *testing.T) {
 func TestACallThatWaitsAlwaysHasASessionAwake(t *testing.T) {
 	for name, lose := range map[string]func(*Core[*peer], *Session[*peer]){
 		"takes its share": func(c *Core[*peer], s *Session[*peer]) { fillOnce(c, s) },
-		"connects again":  func(_ *Core[*peer], s *Session[*peer]) { s.Connect(&wire.Hello{Slots: 2}, 0) },
+		"connects again":  func(_ *Core[*peer], s *Session[*peer]) { s.Connect(&wire.Hello{Slots: 2}, 0, calls.Rights{}) },
 		"disconnects":     func(_ *Core[*peer], s *Session[*peer]) { s.Disconnect() },
 		"is retired":      func(_ *Core[*peer], s *Session[*peer]) { s.Retire() },
 		"drains":          func(_ *Core[*peer], s *Session[*peer]) { s.Drain() },
@@ -403,7 +403,7 @@ func TestACallThatWaitsAlwaysHasASessionAwake(t *testing.T) {
 		woken, other := c.NewSession(nil, &q, false, 0), c.NewSession(nil, &q, false, 0)
 		for i, s := range []*Session[*peer]{other, woken} {
 			c.Add(s)
-			s.Connect(&wire.Hello{Slots: uint32(1 + i)}, 0)
+			s.Connect(&wire.Hello{Slots: uint32(1 + i)}, 0, calls.Rights{})
 			s.AddCredits(2)
 			fillOnce(&c, s)
 		}

@@ -177,9 +177,15 @@ func (d *Dispatcher[O]) forward(c *Call[O]) {
 			d.keep(c, next)
 		}
 		for _, k := range next.Checks {
-			answer := calls.Check(c.Reporter, k.Check, k.Forbidden)
+			answer := calls.Check(c.Reporter, k.Check, k.Rights.Adds)
 			d.Mu.Lock()
 			d.Checked(k, answer)
+			d.Mu.Unlock()
+		}
+		for _, k := range next.Reads {
+			answer := calls.Read(c.Reporter, k.ReadDocument, &k.Rights)
+			d.Mu.Lock()
+			d.Read(k, answer)
 			d.Mu.Unlock()
 		}
 	}

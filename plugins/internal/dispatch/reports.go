@@ -8,11 +8,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Reports are the newest progress and checkpoint of a call, and its checks, that were not forwarded to its reporter.
+// Reports are the newest progress and checkpoint of a call, and its checks and reads, that were not forwarded to its reporter.
 type Reports[O any] struct {
 	Progress   *task.Progress // nil for none
 	Checkpoint []byte         // nil for none
 	Checks     []Check[O]     // in their order
+	Reads      []Read[O]      // likewise
 	number     uint64         // of the checkpoint; 0 if it asks for no answer
 	from       *Session[O]    // that sent the checkpoint
 }
@@ -20,8 +21,15 @@ type Reports[O any] struct {
 // Check is a question of a session.
 type Check[O any] struct {
 	*wire.Check
-	Forbidden func(types ...string) error // why the session may not add tasks of some types; nil if it may add all
-	from      *Session[O]
+	Rights calls.Rights // of the program
+	from   *Session[O]
+}
+
+// Read is a read of a document by a session.
+type Read[O any] struct {
+	*wire.ReadDocument
+	Rights calls.Rights // of the program
+	from   *Session[O]
 }
 
 // reports are the reports of a call, on their way to its reporter. The call is answered after them, so a checkpoint is
@@ -70,10 +78,17 @@ func (c *Core[O]) addReports(s *Session[O], frame *wire.FromHandler, now time.Ti
 	}
 	for _, k := range frame.GetChecks() {
 		if r := reportsOf(s.running[k.GetRunId()]); r != nil {
-			r.newest.Checks = append(r.newest.Checks, Check[O]{k, s.forbidden, s})
+			r.newest.Checks = append(r.newest.Checks, Check[O]{k, s.rights, s})
 			continue
 		}
 		s.addChecked(&wire.Checked{RunId: k.GetRunId(), Number: k.GetNumber(), Error: errRunOver})
+	}
+	for _, k := range frame.GetReads() {
+		if r := reportsOf(s.running[k.GetRunId()]); r != nil {
+			r.newest.Reads = append(r.newest.Reads, Read[O]{k, s.rights, s})
+			continue
+		}
+		s.addRead(&wire.DocumentRead{RunId: k.GetRunId(), Number: k.GetNumber(), Error: errRunOver})
 	}
 	return reporting
 }
@@ -83,7 +98,7 @@ func (c *Core[O]) addReports(s *Session[O], frame *wire.FromHandler, now time.Ti
 func (c *Core[O]) NextReports(call *Call[O]) (next Reports[O], more bool) {
 	r := call.reports
 	next, r.newest = r.newest, Reports[O]{}
-	if next.Progress != nil || next.Checkpoint != nil || len(next.Checks) > 0 {
+	if next.Progress != nil || next.Checkpoint != nil || len(next.Checks)+len(next.Reads) > 0 {
 		return next, true
 	}
 	r.forwarding = false
@@ -124,6 +139,39 @@ func (s *Session[O]) takeChecked() (some []*wire.Checked) {
 			size += 64 + len(r.GetMessage())
 		}
 		some, s.checked = append(some, s.checked[0]), s.checked[1:]
+	}
+	return some
+}
+
+// Read answers a read.
+func (c *Core[O]) Read(k Read[O], answer *wire.DocumentRead) { k.from.addRead(answer) }
+
+// mostUnsent is how many bytes of documents wait for the writer of a session. A program that does not receive them cannot fill the memory of
+// the node.
+const mostUnsent = 64 << 20
+
+// errUnread is the answer to a read of a session with too many answers that are not sent.
+const errUnread = "the program reads more documents than it receives"
+
+// addRead adds the answer to a read to the next frames.
+func (s *Session[O]) addRead(answer *wire.DocumentRead) {
+	if !s.connected {
+		return
+	}
+	if s.unsent > mostUnsent {
+		answer = &wire.DocumentRead{RunId: answer.RunId, Number: answer.Number, Error: errUnread}
+	}
+	s.unsent += len(answer.GetData())
+	s.documents = append(s.documents, answer)
+	s.Wake()
+}
+
+// takeRead removes and returns as many answers to reads as fit into a frame.
+func (s *Session[O]) takeRead() (some []*wire.DocumentRead) {
+	for size := 0; len(s.documents) > 0 && len(some) < wire.FrameMessages && size < wire.FrameBytes; {
+		size += len(s.documents[0].GetData())
+		s.unsent -= len(s.documents[0].GetData())
+		some, s.documents = append(some, s.documents[0]), s.documents[1:]
 	}
 	return some
 }

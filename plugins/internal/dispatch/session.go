@@ -26,16 +26,18 @@ type Session[O any] struct {
 	taken    int // calls that were sent in all
 	finished int // calls that it has answered
 
-	wake      wakeup.Signal               // wakes the writer of the connection
-	connected bool                        // frames are sent
-	retired   bool                        // it takes no more calls
-	drain     drain                       // how far its end has got
-	cancels   []*wire.Cancel              // unsent
-	stored    []*wire.Stored              // unsent
-	checked   []*wire.Checked             // unsent
-	forbidden func(types ...string) error // why the connection may not add tasks of some types; nil if it may add all
-	ping      uint64                      // unsent, if not 0
-	lastPing  uint64                      // the newest
+	wake      wakeup.Signal        // wakes the writer of the connection
+	connected bool                 // frames are sent
+	retired   bool                 // it takes no more calls
+	drain     drain                // how far its end has got
+	cancels   []*wire.Cancel       // unsent
+	stored    []*wire.Stored       // unsent
+	checked   []*wire.Checked      // unsent
+	documents []*wire.DocumentRead // unsent
+	unsent    int                  // bytes of documents
+	rights    calls.Rights         // of the program
+	ping      uint64               // unsent, if not 0
+	lastPing  uint64               // the newest
 }
 
 type drain uint8
@@ -51,20 +53,18 @@ func (c *Core[O]) NewSession(owner O, q *Queue[O], once bool, grace time.Duratio
 	return &Session[O]{Owner: owner, Grace: grace, core: c, queue: q, once: once, running: make(map[uint64]*Call[O])}
 }
 
-// Connect notes that a new connection sends the frames, and returns the signal that wakes its writer. The hello says how many calls
-// the session takes at once; most bounds that if it is not 0. The credits and answers of the connection before are void.
-func (s *Session[O]) Connect(hello *wire.Hello, most int) wakeup.Signal {
+// Connect notes that a new connection of a program with these rights sends the frames, and returns the signal that wakes its writer. The hello
+// says how many calls the session takes at once; most bounds that if it is not 0. The credits and answers of the connection before are void.
+func (s *Session[O]) Connect(hello *wire.Hello, most int, rights calls.Rights) wakeup.Signal {
 	s.slots = int(min(hello.GetSlots(), MaxSlots))
 	if most > 0 {
 		s.slots = min(s.slots, most)
 	}
-	s.wake, s.connected, s.credits, s.stored, s.checked, s.forbidden = wakeup.New(), true, 0, nil, nil, nil
+	s.wake, s.connected, s.credits, s.rights = wakeup.New(), true, 0, rights
+	s.stored, s.checked, s.documents, s.unsent = nil, nil, nil, 0
 	s.yield()
 	return s.wake
 }
-
-// Forbid sets why the connection may not add tasks of some types, for its checks; nil if it may add all.
-func (s *Session[O]) Forbid(forbidden func(types ...string) error) { s.forbidden = forbidden }
 
 // hasRoom wakes the writer if it has something to do now that the session may have more room.
 func (s *Session[O]) hasRoom() {

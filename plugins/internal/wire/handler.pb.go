@@ -199,7 +199,7 @@ func (x Refusal_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Refusal_Reason.Descriptor instead.
 func (Refusal_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{28, 0}
+	return file_handler_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // ToHandler is a frame from the host.
@@ -208,12 +208,13 @@ type ToHandler struct {
 	Welcome       *Welcome               `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"` // in the first frame and in no other
 	Runs          []*Run                 `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`       // never more than the handler gave credits for
 	Cancels       []*Cancel              `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`
-	Drain         *Drain                 `protobuf:"bytes,4,opt,name=drain,proto3" json:"drain,omitempty"`        // at most once
-	Ping          uint64                 `protobuf:"varint,5,opt,name=ping,proto3" json:"ping,omitempty"`         // if not 0, answer soon with the same pong
-	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"` // only to workers: how many finishes of the session have arrived in all; 0 says nothing
-	Heard         uint64                 `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`       // only to workers: the newest pong that has arrived; 0 says nothing
-	Stored        []*Stored              `protobuf:"bytes,8,rep,name=stored,proto3" json:"stored,omitempty"`      // answers to checkpoints that have a number
-	Checked       []*Checked             `protobuf:"bytes,9,rep,name=checked,proto3" json:"checked,omitempty"`    // one for each check
+	Drain         *Drain                 `protobuf:"bytes,4,opt,name=drain,proto3" json:"drain,omitempty"`          // at most once
+	Ping          uint64                 `protobuf:"varint,5,opt,name=ping,proto3" json:"ping,omitempty"`           // if not 0, answer soon with the same pong
+	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`   // only to workers: how many finishes of the session have arrived in all; 0 says nothing
+	Heard         uint64                 `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`         // only to workers: the newest pong that has arrived; 0 says nothing
+	Stored        []*Stored              `protobuf:"bytes,8,rep,name=stored,proto3" json:"stored,omitempty"`        // answers to checkpoints that have a number
+	Checked       []*Checked             `protobuf:"bytes,9,rep,name=checked,proto3" json:"checked,omitempty"`      // one for each check
+	Documents     []*DocumentRead        `protobuf:"bytes,10,rep,name=documents,proto3" json:"documents,omitempty"` // one for each read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +312,13 @@ func (x *ToHandler) GetChecked() []*Checked {
 	return nil
 }
 
+func (x *ToHandler) GetDocuments() []*DocumentRead {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
 // FromHandler is a frame from the handler process.
 type FromHandler struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -325,6 +333,7 @@ type FromHandler struct {
 	Leaving       bool                   `protobuf:"varint,9,opt,name=leaving,proto3" json:"leaving,omitempty"`        // only of workers: send no more runs; the node ends the stream after the last answer
 	Clock         int64                  `protobuf:"varint,10,opt,name=clock,proto3" json:"clock,omitempty"`           // only of workers: the time of the worker's clock, with an offer and with each pong; for display
 	Checks        []*Check               `protobuf:"bytes,11,rep,name=checks,proto3" json:"checks,omitempty"`          // only to hosts with the feature "check"; others ignore them
+	Reads         []*ReadDocument        `protobuf:"bytes,12,rep,name=reads,proto3" json:"reads,omitempty"`            // only to hosts with the feature "documents"; others ignore them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +441,13 @@ func (x *FromHandler) GetClock() int64 {
 func (x *FromHandler) GetChecks() []*Check {
 	if x != nil {
 		return x.Checks
+	}
+	return nil
+}
+
+func (x *FromHandler) GetReads() []*ReadDocument {
+	if x != nil {
+		return x.Reads
 	}
 	return nil
 }
@@ -1256,9 +1272,10 @@ type Finish struct {
 	//	*Finish_Refused
 	//	*Finish_Ended
 	Outcome       isFinish_Outcome `protobuf_oneof:"outcome"`
-	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "children": others fail the task
-	Earlier       *Attempt         `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`   // only of workers, to nodes with the feature "earlier": the attempt that this ends, in place of run_id
-	Signals       []*Signal        `protobuf:"bytes,10,rep,name=signals,proto3" json:"signals,omitempty"`  // sent if and only if the finish is stored; only to hosts with the feature "signals": others drop them
+	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"`    // only to hosts with the feature "children": others fail the task
+	Earlier       *Attempt         `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`      // only of workers, to nodes with the feature "earlier": the attempt that this ends, in place of run_id
+	Signals       []*Signal        `protobuf:"bytes,10,rep,name=signals,proto3" json:"signals,omitempty"`     // sent if and only if the finish is stored; only to hosts with the feature "signals": others drop them
+	Documents     []*WriteDocument `protobuf:"bytes,11,rep,name=documents,proto3" json:"documents,omitempty"` // written if and only if the finish is stored; only to hosts with the feature "documents": others drop them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1378,6 +1395,13 @@ func (x *Finish) GetEarlier() *Attempt {
 func (x *Finish) GetSignals() []*Signal {
 	if x != nil {
 		return x.Signals
+	}
+	return nil
+}
+
+func (x *Finish) GetDocuments() []*WriteDocument {
+	if x != nil {
+		return x.Documents
 	}
 	return nil
 }
@@ -2116,6 +2140,246 @@ func (x *Signal) GetKeep() bool {
 	return false
 }
 
+// WriteDocument is a write of a document, a small state that tasks share. A finish has up to 16. If one of them replaces another version
+// than its document has, nothing of the finish is stored, the attempt does not count, and the task runs again soon.
+type WriteDocument struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                               // each key once in a finish
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                             // at most 256 KiB
+	Delete        bool                   `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`                        // the document is deleted, whether it exists or not: no data and no expires_at then
+	Replaces      *uint64                `protobuf:"varint,4,opt,name=replaces,proto3,oneof" json:"replaces,omitempty"`              // the version that the document has to have; 0 is that it does not exist. Missing: any
+	ExpiresAt     int64                  `protobuf:"varint,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // the document does not exist from this time on; 0 is never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteDocument) Reset() {
+	*x = WriteDocument{}
+	mi := &file_handler_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteDocument) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteDocument) ProtoMessage() {}
+
+func (x *WriteDocument) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteDocument.ProtoReflect.Descriptor instead.
+func (*WriteDocument) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WriteDocument) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *WriteDocument) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *WriteDocument) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+func (x *WriteDocument) GetReplaces() uint64 {
+	if x != nil && x.Replaces != nil {
+		return *x.Replaces
+	}
+	return 0
+}
+
+func (x *WriteDocument) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+// ReadDocument asks for a document. The host answers with a DocumentRead as soon as it has read the document.
+type ReadDocument struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // the host answers with the same number
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadDocument) Reset() {
+	*x = ReadDocument{}
+	mi := &file_handler_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadDocument) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadDocument) ProtoMessage() {}
+
+func (x *ReadDocument) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadDocument.ProtoReflect.Descriptor instead.
+func (*ReadDocument) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ReadDocument) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *ReadDocument) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReadDocument) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// DocumentRead answers a read.
+type DocumentRead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`      // why the document was not read; empty if it was
+	Version       uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of the document; 0 if there is none
+	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	ExpiresAt     int64                  `protobuf:"varint,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // as in WriteDocument
+	CreatedAt     int64                  `protobuf:"varint,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"` // when the document was first written
+	UpdatedAt     int64                  `protobuf:"varint,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"` // when it was last written
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DocumentRead) Reset() {
+	*x = DocumentRead{}
+	mi := &file_handler_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DocumentRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DocumentRead) ProtoMessage() {}
+
+func (x *DocumentRead) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DocumentRead.ProtoReflect.Descriptor instead.
+func (*DocumentRead) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DocumentRead) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *DocumentRead) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *DocumentRead) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *DocumentRead) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *DocumentRead) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *DocumentRead) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *DocumentRead) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *DocumentRead) GetUpdatedAt() int64 {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return 0
+}
+
 // LogLine is a line of the log. The host adds the names of the handler and the task.
 type LogLine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2130,7 +2394,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[22]
+	mi := &file_handler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2406,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[22]
+	mi := &file_handler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2419,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{22}
+	return file_handler_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -2206,7 +2470,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[23]
+	mi := &file_handler_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2482,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[23]
+	mi := &file_handler_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2495,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{23}
+	return file_handler_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -2274,7 +2538,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[24]
+	mi := &file_handler_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2550,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[24]
+	mi := &file_handler_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2563,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{24}
+	return file_handler_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -2335,7 +2599,7 @@ type Stored struct {
 
 func (x *Stored) Reset() {
 	*x = Stored{}
-	mi := &file_handler_proto_msgTypes[25]
+	mi := &file_handler_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2611,7 @@ func (x *Stored) String() string {
 func (*Stored) ProtoMessage() {}
 
 func (x *Stored) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[25]
+	mi := &file_handler_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2624,7 @@ func (x *Stored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stored.ProtoReflect.Descriptor instead.
 func (*Stored) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{25}
+	return file_handler_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Stored) GetRunId() uint64 {
@@ -2397,7 +2661,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_handler_proto_msgTypes[26]
+	mi := &file_handler_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2673,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[26]
+	mi := &file_handler_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2686,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{26}
+	return file_handler_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Check) GetRunId() uint64 {
@@ -2466,7 +2730,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_handler_proto_msgTypes[27]
+	mi := &file_handler_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2742,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[27]
+	mi := &file_handler_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2755,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{27}
+	return file_handler_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Checked) GetRunId() uint64 {
@@ -2535,7 +2799,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_handler_proto_msgTypes[28]
+	mi := &file_handler_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2811,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[28]
+	mi := &file_handler_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2824,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{28}
+	return file_handler_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Refusal) GetIndex() uint32 {
@@ -2595,7 +2859,7 @@ var File_handler_proto protoreflect.FileDescriptor
 
 const file_handler_proto_rawDesc = "" +
 	"\n" +
-	"\rhandler.proto\x12\x15taskengine.handler.v1\"\x99\x03\n" +
+	"\rhandler.proto\x12\x15taskengine.handler.v1\"\xdc\x03\n" +
 	"\tToHandler\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1e.taskengine.handler.v1.WelcomeR\awelcome\x12.\n" +
 	"\x04runs\x18\x02 \x03(\v2\x1a.taskengine.handler.v1.RunR\x04runs\x127\n" +
@@ -2605,7 +2869,9 @@ const file_handler_proto_rawDesc = "" +
 	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x14\n" +
 	"\x05heard\x18\a \x01(\x04R\x05heard\x125\n" +
 	"\x06stored\x18\b \x03(\v2\x1d.taskengine.handler.v1.StoredR\x06stored\x128\n" +
-	"\achecked\x18\t \x03(\v2\x1e.taskengine.handler.v1.CheckedR\achecked\"\xfa\x03\n" +
+	"\achecked\x18\t \x03(\v2\x1e.taskengine.handler.v1.CheckedR\achecked\x12A\n" +
+	"\tdocuments\x18\n" +
+	" \x03(\v2#.taskengine.handler.v1.DocumentReadR\tdocuments\"\xb5\x04\n" +
 	"\vFromHandler\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.taskengine.handler.v1.HelloR\x05hello\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\rR\acredits\x129\n" +
@@ -2618,7 +2884,8 @@ const file_handler_proto_rawDesc = "" +
 	"\aleaving\x18\t \x01(\bR\aleaving\x12\x14\n" +
 	"\x05clock\x18\n" +
 	" \x01(\x03R\x05clock\x124\n" +
-	"\x06checks\x18\v \x03(\v2\x1c.taskengine.handler.v1.CheckR\x06checks\"\xe0\x01\n" +
+	"\x06checks\x18\v \x03(\v2\x1c.taskengine.handler.v1.CheckR\x06checks\x129\n" +
+	"\x05reads\x18\f \x03(\v2#.taskengine.handler.v1.ReadDocumentR\x05reads\"\xe0\x01\n" +
 	"\x05Offer\x12\x18\n" +
 	"\ahandler\x18\x01 \x01(\tR\ahandler\x12@\n" +
 	"\x06labels\x18\x02 \x03(\v2(.taskengine.handler.v1.Offer.LabelsEntryR\x06labels\x12\x18\n" +
@@ -2708,7 +2975,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_DEADLINE\x10\x01\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x02\"\a\n" +
-	"\x05Drain\"\x88\x04\n" +
+	"\x05Drain\"\xcc\x04\n" +
 	"\x06Finish\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x18\n" +
 	"\x06result\x18\x02 \x01(\fH\x00R\x06result\x124\n" +
@@ -2720,7 +2987,8 @@ const file_handler_proto_rawDesc = "" +
 	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x128\n" +
 	"\aearlier\x18\t \x01(\v2\x1e.taskengine.handler.v1.AttemptR\aearlier\x127\n" +
 	"\asignals\x18\n" +
-	" \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignalsB\t\n" +
+	" \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignals\x12B\n" +
+	"\tdocuments\x18\v \x03(\v2$.taskengine.handler.v1.WriteDocumentR\tdocumentsB\t\n" +
 	"\aoutcome\"P\n" +
 	"\aAttempt\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x18\n" +
@@ -2784,7 +3052,31 @@ const file_handler_proto_rawDesc = "" +
 	"\x02id\x18\x05 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\a \x01(\fR\x04data\x12\x12\n" +
-	"\x04keep\x18\b \x01(\bR\x04keep\"\xe3\x01\n" +
+	"\x04keep\x18\b \x01(\bR\x04keep\"\x9a\x01\n" +
+	"\rWriteDocument\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
+	"\x06delete\x18\x03 \x01(\bR\x06delete\x12\x1f\n" +
+	"\breplaces\x18\x04 \x01(\x04H\x00R\breplaces\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\x05 \x01(\x03R\texpiresAtB\v\n" +
+	"\t_replaces\"O\n" +
+	"\fReadDocument\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xde\x01\n" +
+	"\fDocumentRead\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\x06 \x01(\x03R\texpiresAt\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\a \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"updated_at\x18\b \x01(\x03R\tupdatedAt\"\xe3\x01\n" +
 	"\aLogLine\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x11R\x05level\x12\x18\n" +
@@ -2850,90 +3142,96 @@ func file_handler_proto_rawDescGZIP() []byte {
 }
 
 var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_handler_proto_goTypes = []any{
-	(Woken_By)(0),        // 0: taskengine.handler.v1.Woken.By
-	(Cancel_Reason)(0),   // 1: taskengine.handler.v1.Cancel.Reason
-	(Refusal_Reason)(0),  // 2: taskengine.handler.v1.Refusal.Reason
-	(*ToHandler)(nil),    // 3: taskengine.handler.v1.ToHandler
-	(*FromHandler)(nil),  // 4: taskengine.handler.v1.FromHandler
-	(*Offer)(nil),        // 5: taskengine.handler.v1.Offer
-	(*Welcome)(nil),      // 6: taskengine.handler.v1.Welcome
-	(*Hello)(nil),        // 7: taskengine.handler.v1.Hello
-	(*Run)(nil),          // 8: taskengine.handler.v1.Run
-	(*ChildSet)(nil),     // 9: taskengine.handler.v1.ChildSet
-	(*Parent)(nil),       // 10: taskengine.handler.v1.Parent
-	(*Woken)(nil),        // 11: taskengine.handler.v1.Woken
-	(*Cancel)(nil),       // 12: taskengine.handler.v1.Cancel
-	(*Drain)(nil),        // 13: taskengine.handler.v1.Drain
-	(*Finish)(nil),       // 14: taskengine.handler.v1.Finish
-	(*Attempt)(nil),      // 15: taskengine.handler.v1.Attempt
-	(*Error)(nil),        // 16: taskengine.handler.v1.Error
-	(*Snooze)(nil),       // 17: taskengine.handler.v1.Snooze
-	(*Again)(nil),        // 18: taskengine.handler.v1.Again
-	(*Wait)(nil),         // 19: taskengine.handler.v1.Wait
-	(*ChildrenWait)(nil), // 20: taskengine.handler.v1.ChildrenWait
-	(*Refused)(nil),      // 21: taskengine.handler.v1.Refused
-	(*Ended)(nil),        // 22: taskengine.handler.v1.Ended
-	(*Child)(nil),        // 23: taskengine.handler.v1.Child
-	(*Signal)(nil),       // 24: taskengine.handler.v1.Signal
-	(*LogLine)(nil),      // 25: taskengine.handler.v1.LogLine
-	(*Progress)(nil),     // 26: taskengine.handler.v1.Progress
-	(*Checkpoint)(nil),   // 27: taskengine.handler.v1.Checkpoint
-	(*Stored)(nil),       // 28: taskengine.handler.v1.Stored
-	(*Check)(nil),        // 29: taskengine.handler.v1.Check
-	(*Checked)(nil),      // 30: taskengine.handler.v1.Checked
-	(*Refusal)(nil),      // 31: taskengine.handler.v1.Refusal
-	nil,                  // 32: taskengine.handler.v1.Offer.LabelsEntry
-	nil,                  // 33: taskengine.handler.v1.Run.HeadersEntry
-	nil,                  // 34: taskengine.handler.v1.Child.HeadersEntry
-	nil,                  // 35: taskengine.handler.v1.LogLine.FieldsEntry
+	(Woken_By)(0),         // 0: taskengine.handler.v1.Woken.By
+	(Cancel_Reason)(0),    // 1: taskengine.handler.v1.Cancel.Reason
+	(Refusal_Reason)(0),   // 2: taskengine.handler.v1.Refusal.Reason
+	(*ToHandler)(nil),     // 3: taskengine.handler.v1.ToHandler
+	(*FromHandler)(nil),   // 4: taskengine.handler.v1.FromHandler
+	(*Offer)(nil),         // 5: taskengine.handler.v1.Offer
+	(*Welcome)(nil),       // 6: taskengine.handler.v1.Welcome
+	(*Hello)(nil),         // 7: taskengine.handler.v1.Hello
+	(*Run)(nil),           // 8: taskengine.handler.v1.Run
+	(*ChildSet)(nil),      // 9: taskengine.handler.v1.ChildSet
+	(*Parent)(nil),        // 10: taskengine.handler.v1.Parent
+	(*Woken)(nil),         // 11: taskengine.handler.v1.Woken
+	(*Cancel)(nil),        // 12: taskengine.handler.v1.Cancel
+	(*Drain)(nil),         // 13: taskengine.handler.v1.Drain
+	(*Finish)(nil),        // 14: taskengine.handler.v1.Finish
+	(*Attempt)(nil),       // 15: taskengine.handler.v1.Attempt
+	(*Error)(nil),         // 16: taskengine.handler.v1.Error
+	(*Snooze)(nil),        // 17: taskengine.handler.v1.Snooze
+	(*Again)(nil),         // 18: taskengine.handler.v1.Again
+	(*Wait)(nil),          // 19: taskengine.handler.v1.Wait
+	(*ChildrenWait)(nil),  // 20: taskengine.handler.v1.ChildrenWait
+	(*Refused)(nil),       // 21: taskengine.handler.v1.Refused
+	(*Ended)(nil),         // 22: taskengine.handler.v1.Ended
+	(*Child)(nil),         // 23: taskengine.handler.v1.Child
+	(*Signal)(nil),        // 24: taskengine.handler.v1.Signal
+	(*WriteDocument)(nil), // 25: taskengine.handler.v1.WriteDocument
+	(*ReadDocument)(nil),  // 26: taskengine.handler.v1.ReadDocument
+	(*DocumentRead)(nil),  // 27: taskengine.handler.v1.DocumentRead
+	(*LogLine)(nil),       // 28: taskengine.handler.v1.LogLine
+	(*Progress)(nil),      // 29: taskengine.handler.v1.Progress
+	(*Checkpoint)(nil),    // 30: taskengine.handler.v1.Checkpoint
+	(*Stored)(nil),        // 31: taskengine.handler.v1.Stored
+	(*Check)(nil),         // 32: taskengine.handler.v1.Check
+	(*Checked)(nil),       // 33: taskengine.handler.v1.Checked
+	(*Refusal)(nil),       // 34: taskengine.handler.v1.Refusal
+	nil,                   // 35: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                   // 36: taskengine.handler.v1.Run.HeadersEntry
+	nil,                   // 37: taskengine.handler.v1.Child.HeadersEntry
+	nil,                   // 38: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
 	6,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
 	8,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
 	12, // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
 	13, // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
-	28, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
-	30, // 5: taskengine.handler.v1.ToHandler.checked:type_name -> taskengine.handler.v1.Checked
-	7,  // 6: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
-	14, // 7: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	25, // 8: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	26, // 9: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	27, // 10: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
-	5,  // 11: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
-	29, // 12: taskengine.handler.v1.FromHandler.checks:type_name -> taskengine.handler.v1.Check
-	32, // 13: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
-	33, // 14: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
-	11, // 15: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
-	9,  // 16: taskengine.handler.v1.Run.children:type_name -> taskengine.handler.v1.ChildSet
-	10, // 17: taskengine.handler.v1.Run.parent:type_name -> taskengine.handler.v1.Parent
-	0,  // 18: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
-	1,  // 19: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	16, // 20: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	17, // 21: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	18, // 22: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	21, // 23: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	22, // 24: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	23, // 25: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	15, // 26: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
-	24, // 27: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
-	19, // 28: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
-	20, // 29: taskengine.handler.v1.Wait.children:type_name -> taskengine.handler.v1.ChildrenWait
-	34, // 30: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	35, // 31: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	23, // 32: taskengine.handler.v1.Check.children:type_name -> taskengine.handler.v1.Child
-	31, // 33: taskengine.handler.v1.Checked.refusals:type_name -> taskengine.handler.v1.Refusal
-	2,  // 34: taskengine.handler.v1.Refusal.reason:type_name -> taskengine.handler.v1.Refusal.Reason
-	3,  // 35: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	4,  // 36: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
-	4,  // 37: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	3,  // 38: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
-	37, // [37:39] is the sub-list for method output_type
-	35, // [35:37] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	31, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
+	33, // 5: taskengine.handler.v1.ToHandler.checked:type_name -> taskengine.handler.v1.Checked
+	27, // 6: taskengine.handler.v1.ToHandler.documents:type_name -> taskengine.handler.v1.DocumentRead
+	7,  // 7: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
+	14, // 8: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
+	28, // 9: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	29, // 10: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	30, // 11: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	5,  // 12: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
+	32, // 13: taskengine.handler.v1.FromHandler.checks:type_name -> taskengine.handler.v1.Check
+	26, // 14: taskengine.handler.v1.FromHandler.reads:type_name -> taskengine.handler.v1.ReadDocument
+	35, // 15: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	36, // 16: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	11, // 17: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
+	9,  // 18: taskengine.handler.v1.Run.children:type_name -> taskengine.handler.v1.ChildSet
+	10, // 19: taskengine.handler.v1.Run.parent:type_name -> taskengine.handler.v1.Parent
+	0,  // 20: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
+	1,  // 21: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
+	16, // 22: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	17, // 23: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	18, // 24: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	21, // 25: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	22, // 26: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	23, // 27: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	15, // 28: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
+	24, // 29: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
+	25, // 30: taskengine.handler.v1.Finish.documents:type_name -> taskengine.handler.v1.WriteDocument
+	19, // 31: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
+	20, // 32: taskengine.handler.v1.Wait.children:type_name -> taskengine.handler.v1.ChildrenWait
+	37, // 33: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	38, // 34: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	23, // 35: taskengine.handler.v1.Check.children:type_name -> taskengine.handler.v1.Child
+	34, // 36: taskengine.handler.v1.Checked.refusals:type_name -> taskengine.handler.v1.Refusal
+	2,  // 37: taskengine.handler.v1.Refusal.reason:type_name -> taskengine.handler.v1.Refusal.Reason
+	3,  // 38: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	4,  // 39: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	4,  // 40: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	3,  // 41: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	40, // [40:42] is the sub-list for method output_type
+	38, // [38:40] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -2952,13 +3250,14 @@ func file_handler_proto_init() {
 	file_handler_proto_msgTypes[13].OneofWrappers = []any{}
 	file_handler_proto_msgTypes[15].OneofWrappers = []any{}
 	file_handler_proto_msgTypes[20].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -77,6 +77,9 @@ func (l *Lines) Send(frame *ToHandler) error {
 	for _, k := range frame.GetChecked() {
 		err = errors.Join(err, one(&ToHandler{Checked: []*Checked{k}}))
 	}
+	for _, d := range frame.GetDocuments() {
+		err = errors.Join(err, one(&ToHandler{Documents: []*DocumentRead{d}}))
+	}
 	if frame.GetPing() != 0 {
 		err = errors.Join(err, one(&ToHandler{Ping: frame.GetPing()}))
 	}

@@ -27,6 +27,7 @@ func TestEachMessageToTheHandlerIsALine(t *testing.T) {
 	for _, f := range []*ToHandler{
 		{Welcome: &Welcome{Protocol: 1, MaxResultBytes: 7}},
 		{Runs: []*Run{{RunId: 1, Type: "a", Payload: []byte("x\n")}, {RunId: 2}}, Cancels: []*Cancel{{RunId: 1}}, Ping: 3, Drain: &Drain{}},
+		{Stored: []*Stored{{Number: 4}}, Checked: []*Checked{{Number: 5}}, Documents: []*DocumentRead{{Number: 6, Data: []byte("x")}, {Number: 7}}},
 		{},
 	} {
 		if err := l.Send(f); err != nil {
@@ -39,6 +40,10 @@ func TestEachMessageToTheHandlerIsALine(t *testing.T) {
 {"cancels":[{"run_id":"1"}]}
 {"ping":"3"}
 {"drain":{}}
+{"stored":[{"number":"4"}]}
+{"checked":[{"number":"5"}]}
+{"documents":[{"number":"6","data":"eA=="}]}
+{"documents":[{"number":"7"}]}
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

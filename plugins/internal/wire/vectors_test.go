@@ -31,6 +31,7 @@ type vector struct {
 
 func vectors() map[string]proto.Message {
 	delay, zero := int64(90_000_000), int64(0)
+	version, none := uint64(math.MaxUint64), uint64(0)
 	return map[string]proto.Message{
 		"to: empty":                            &ToHandler{},
 		"to: welcome":                          &ToHandler{Welcome: &Welcome{Protocol: 1, Host: "taskengine 1", Name: "mail", Slots: 512, MaxResultBytes: 16 << 20, Features: []string{"a", "b"}}},
@@ -56,6 +57,11 @@ func vectors() map[string]proto.Message {
 		"to: stored": &ToHandler{Stored: []*Stored{{RunId: 1, Number: 300}, {RunId: 1 << 40, Number: 1, Error: "nö"}, {}}},
 		"to: checked": &ToHandler{Checked: []*Checked{
 			{RunId: 1, Number: 300, Refusals: []*Refusal{{Index: 300, Reason: Refusal_REASON_KEY_TAKEN, Message: "nö", TaskId: bytes.Repeat([]byte{7}, 16)}, {}}},
+			{RunId: 1 << 40, Number: 1, Error: "nö"},
+			{},
+		}},
+		"to: documents": &ToHandler{Documents: []*DocumentRead{
+			{RunId: 1, Number: 300, Version: math.MaxUint64, Data: []byte{0, 0xff}, ExpiresAt: 2_000_000_000_000_000, CreatedAt: 1_900_000_000_000_000, UpdatedAt: -1},
 			{RunId: 1 << 40, Number: 1, Error: "nö"},
 			{},
 		}},
@@ -97,6 +103,10 @@ func vectors() map[string]proto.Message {
 		"from: checks": &FromHandler{Pong: 7, Clock: 1_900_000_000_000_000, Checks: []*Check{
 			{RunId: 1, Number: 300, Set: "pägé", Children: []*Child{{Type: "a", Payload: []byte("1")}, {Type: "b"}}}, {RunId: 2, Number: 1, Children: []*Child{{Type: "a", Key: "k"}}},
 		}},
+		"from: reads": &FromHandler{Pong: 7, Clock: 1_900_000_000_000_000, Reads: []*ReadDocument{{RunId: 1, Number: 300, Key: "stöck/a"}, {RunId: 2, Number: 1}}},
+		"from: documents": &FromHandler{Finishes: []*Finish{{RunId: 1, Documents: []*WriteDocument{
+			{Key: "stöck/a", Data: []byte{0, 0xff}, Replaces: &version, ExpiresAt: 2_000_000_000_000_000}, {Key: "b", Delete: true}, {Key: "c", Data: []byte("x"), Replaces: &none}, {},
+		}}}},
 		"from: offer": &FromHandler{
 			Hello: &Hello{Protocol: 1, Types: []string{"a"}, Slots: 2},
 			Offer: &Offer{Handler: "mail", Labels: map[string]string{"region": "eu", "disk": ""}, Session: bytes.Repeat([]byte{7}, 16), Runs: []uint64{3, 300}, Name: "host:1"},

@@ -33,6 +33,9 @@ func (v *View) agrees(progress func(rows int64) error) (ok bool, err error) {
 		return false, err
 	}
 	p.counters(p.expect)
+	if p.logBytes > 0 {
+		p.expect(keyLogBytes, appendNumber(nil, p.logBytes))
+	}
 	return p.expected == p.existing, nil
 }
 
@@ -48,6 +51,7 @@ type pass struct {
 	seek               Cursor    // for lookups of keys that verbs find by scans alone
 	before             []byte    // the key before; nil before the first
 	rows               int64     // that were read
+	logBytes           uint64    // of pieces of logs that were read
 	progress           func(rows int64) error
 	buf                []byte // scratch
 }
@@ -72,7 +76,7 @@ func (p *pass) see(c Cursor) (ok bool, err error) {
 		return false, undamaged(err)
 	}
 	switch key[0] {
-	case prefixReady, prefixDue, prefixNever, prefixSeat, prefixKind, prefixFailed:
+	case prefixReady, prefixDue, prefixNever, prefixSeat, prefixKind, prefixFailed, prefixSearch, prefixLog, prefixLogTime:
 		if !p.seek.Seek(key) || !bytes.Equal(p.seek.Key(), key) {
 			return false, undamaged(p.seek.Err())
 		}
@@ -86,7 +90,18 @@ func (p *pass) see(c Cursor) (ok bool, err error) {
 		}
 	}
 	switch key[0] {
-	case prefixRecord, prefixMeta:
+	case prefixRecord:
+	case prefixMeta:
+		if bytes.Equal(key, keyLogBytes) {
+			p.add(&p.existing, key, value)
+		}
+	case prefixLog:
+		piece, _, err := pieceAt(c)
+		if err != nil {
+			return false, undamaged(err)
+		}
+		p.logBytes += uint64(piece.size)
+		p.expect(appendLogTimeKey(nil, piece.at, piece.task), appendNumber(nil, uint64(piece.size)))
 	case prefixCheckpoint, prefixChildren, prefixSignals, prefixHistory, prefixResult, prefixPayload:
 		p.add(&p.existing, key, nil)
 	default:

@@ -103,6 +103,46 @@ func (c *Calls) Setting(ctx context.Context, name string) ([]byte, error) {
 	return query(ctx, c, "setting", func(v *View) ([]byte, error) { return v.Setting(ctx, name) })
 }
 
+// ReadLog implements [storage.LogKeeper].
+func (c *Calls) ReadLog(ctx context.Context, id task.ID, after int64, size int) (pieces []storage.LogPiece, more bool, err error) {
+	err = c.view(ctx, "read a log", func(v *View) (err error) {
+		pieces, more, err = v.ReadLog(ctx, id, after, size)
+		return err
+	})
+	return pieces, more, err
+}
+
+// LoggedTasks implements [storage.LogKeeper].
+func (c *Calls) LoggedTasks(ctx context.Context, after task.ID, limit int) ([]task.ID, error) {
+	return query(ctx, c, "look for logs", func(v *View) ([]task.ID, error) { return v.LoggedTasks(ctx, after, limit) })
+}
+
+// logTx is a transaction that changes logs.
+type logTx interface {
+	AppendLogs(ctx context.Context, most int64, pieces []storage.LogPiece) error
+	RemoveLogs(ctx context.Context, ids []task.ID) error
+	TrimLogs(ctx context.Context, most int64, limit int) (int64, error)
+}
+
+// AppendLogs implements [storage.LogKeeper].
+func (c *Calls) AppendLogs(ctx context.Context, most int64, pieces ...storage.LogPiece) error {
+	return c.update(ctx, func(tx storage.Tx) error { return tx.(logTx).AppendLogs(ctx, most, pieces) })
+}
+
+// RemoveLogs implements [storage.LogKeeper].
+func (c *Calls) RemoveLogs(ctx context.Context, ids ...task.ID) error {
+	return c.update(ctx, func(tx storage.Tx) error { return tx.(logTx).RemoveLogs(ctx, ids) })
+}
+
+// TrimLogs implements [storage.LogKeeper].
+func (c *Calls) TrimLogs(ctx context.Context, most int64, limit int) (left int64, err error) {
+	err = c.update(ctx, func(tx storage.Tx) (err error) {
+		left, err = tx.(logTx).TrimLogs(ctx, most, limit)
+		return err
+	})
+	return left, err
+}
+
 // Check reads the whole store and returns its damages as an error, or nil.
 func (c *Calls) Check(ctx context.Context) error { return c.CheckWith(ctx, nil) }
 

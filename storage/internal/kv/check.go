@@ -87,6 +87,9 @@ func (v *View) expected(found *damages) (want expectation, err error) {
 			}
 		}
 	}
+	if err := v.expectLogs(&want, found); err != nil {
+		return want, err
+	}
 	want.counters(func(key, value []byte) {
 		if !want.whole { // the counters count rows that are not known
 			value = nil
@@ -94,6 +97,32 @@ func (v *View) expected(found *damages) (want expectation, err error) {
 		want.add(key, value)
 	})
 	return want, nil
+}
+
+// expectLogs adds the keys that must exist because of the pieces of logs.
+func (v *View) expectLogs(want *expectation, found *damages) (err error) {
+	c, err := v.r.Scan([]byte{prefixLog}, []byte{prefixLog + 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	size := uint64(0)
+	for ok := c.First(); ok; ok = c.Next() {
+		p, _, err := pieceAt(c)
+		if err == nil {
+			want.add(appendLogTimeKey(nil, p.at, p.task), appendNumber(nil, uint64(p.size)))
+			size += uint64(p.size)
+			continue
+		}
+		want.whole = false
+		if err := found.add(err); err != nil {
+			return err
+		}
+	}
+	if size > 0 {
+		want.add(keyLogBytes, appendNumber(nil, size))
+	}
+	return nil
 }
 
 // expect adds the keys of the row at the cursor.
@@ -136,11 +165,11 @@ func (v *View) compare(want expectation, found *damages) (err error) {
 	}
 	for ok := c.First(); ok; ok = c.Next() {
 		key := c.Key()
-		if key[0] == prefixRecord {
+		if key[0] == prefixRecord || key[0] == prefixLog {
 			continue
 		}
 		value, err := c.Value()
-		if err == nil && key[0] != prefixMeta {
+		if err == nil && (key[0] != prefixMeta || bytes.Equal(key, keyLogBytes)) {
 			err = want.judge(key, value)
 		}
 		if err == nil {

@@ -19,6 +19,7 @@ type sorted struct {
 	keys map[string][]byte
 	gets int
 	seen int             // keys that cursors stood on
+	read int             // values that cursors have read
 	bad  map[string]bool // keys with values that cannot be read
 }
 
@@ -76,6 +77,7 @@ func (w *walk) Key() []byte  { return []byte(w.keys[w.at]) }
 func (w *walk) Err() error   { return nil }
 func (w *walk) Close() error { return nil }
 func (w *walk) Value() ([]byte, error) {
+	w.s.read++
 	key := w.keys[w.at]
 	if w.s.bad[key] {
 		return nil, fmt.Errorf("%s: %w", NameOf([]byte(key)), ErrDamaged)
@@ -101,6 +103,7 @@ func filled(t *testing.T, n int) (*sorted, *DB) {
 			r.ID, r.State, r.Key = task.ID{byte(state), byte(i >> 8), byte(i)}, state, string(rune('a'+i))+state.String()
 			r.Payload, r.Result = make([]byte, InlineSize+1), make([]byte, InlineSize+1)
 			r.LastError = "x"
+			r.Search = []task.SearchValue{task.Unread, 7}
 			r.History[0].Error = string(make([]byte, InlineSize))
 			if _, err := tx.Insert(t.Context(), &r.Task); err != nil {
 				t.Fatal(err)
@@ -148,7 +151,7 @@ func TestCheckFindsWhatIsMissingOrLeftOver(t *testing.T) {
 			s.keys[key] = value
 		}
 	}
-	if len(prefixes) != 11 {
+	if len(prefixes) != 12 {
 		t.Fatalf("only %d tables were looked at", len(prefixes))
 	}
 	if err := v.Check(); err != nil {

@@ -160,6 +160,9 @@ func (d *decoder) history(base int64) []task.Attempt {
 			a.Node = node
 		}
 		a.Error = d.optional(f & attemptError)
+		a.By = d.optional(f & attemptBy)
+		a.Job = d.optional(f & attemptJob)
+		a.Before = d.optional(f & attemptBefore)
 	}
 	return h
 }

@@ -1,6 +1,10 @@
 package kv
 
-import "github.com/taskengine/taskengine/task"
+import (
+	"slices"
+
+	"github.com/taskengine/taskengine/task"
+)
 
 // derived finds the keys that a store must have because of its rows.
 type derived struct {
@@ -40,6 +44,9 @@ func (d *derived) addRow(r *row, expect func(key, value []byte)) {
 		if len(entry) > 0 {
 			expect(entry, []byte{})
 		}
+	}
+	for key := range slices.Chunk(d.e.search, searchKeySize) {
+		expect(key, []byte{})
 	}
 	if r.Key != "" {
 		expect(appendUniqueKey(nil, &r.Task), id[:])

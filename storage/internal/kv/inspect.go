@@ -22,7 +22,16 @@ func (v *View) list(ctx context.Context, q storage.ListQuery) (storage.ListPage,
 	if q.Key != "" {
 		return v.listHolders(ctx, q)
 	}
-	if q.Kinds != nil {
+	if len(q.Search) > 0 {
+		set, err := v.searchPlan(ctx, &q)
+		if err != nil {
+			return storage.ListPage{}, err
+		}
+		if set >= 0 {
+			return v.listSearch(ctx, q, set)
+		}
+	}
+	if q.Kinds != nil || len(q.Types) > 0 && len(q.States) == 1 && q.States[0] == task.Error {
 		if page, done, err := v.listKinds(ctx, q); done || err != nil {
 			return page, err
 		}
@@ -56,7 +65,11 @@ func (v *View) listAll(ctx context.Context, q storage.ListQuery) (page storage.L
 	if !q.Before.IsZero() {
 		upper = appendIDKey(nil, prefixRecord, q.Before)
 	}
-	c, err := v.r.Scan([]byte{prefixRecord}, upper)
+	lower := []byte{prefixRecord}
+	if !q.Above.IsZero() {
+		lower = append(appendIDKey(nil, prefixRecord, q.Above), 0)
+	}
+	c, err := v.r.Scan(lower, upper)
 	if err != nil {
 		return storage.ListPage{}, err
 	}

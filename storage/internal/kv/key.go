@@ -14,15 +14,18 @@ import (
 // The first byte of a key names the table it belongs to. The layout, where text is an
 // escaped string, time and number are eight bytes that sort, and id is sixteen:
 //
+//	a value id                                     -> nothing, for a row with that search value
 //	c id                                           -> checkpoint too large for the record
 //	d state time id                                -> nothing
 //	e kind id                                      -> nothing, for a row in error
 //	f id                                           -> children too large for the record
 //	g id                                           -> signals too large for the record
 //	h id                                           -> history too large for the record
+//	i time id                                      -> size of the piece of a log
+//	j id time                                      -> piece of a log
 //	k kind text(type) node                         -> how many rows are in error
 //	l ordering key                                 -> how many rows lend each priority
-//	m name                                         -> about the store itself
+//	m name                                         -> about the store itself; m logs: how many bytes all logs have
 //	m setting/name                                 -> a setting
 //	n state id                                     -> nothing
 //	o id                                           -> result too large for the record
@@ -34,12 +37,15 @@ import (
 //	u text(type) text(key) ordering key            -> id
 //	w kind text(type) time id                      -> nothing, for a row in error that changed then
 const (
+	prefixSearch     = 'a'
 	prefixCheckpoint = 'c'
 	prefixDue        = 'd'
 	prefixKind       = 'e'
 	prefixChildren   = 'f'
 	prefixSignals    = 'g'
 	prefixHistory    = 'h'
+	prefixLogTime    = 'i'
+	prefixLog        = 'j'
 	prefixFailures   = 'k'
 	prefixLent       = 'l'
 	prefixMeta       = 'm'
@@ -90,10 +96,13 @@ func NameOf(key []byte) string {
 	if name, ok := bytes.CutPrefix(key, []byte(settingPrefix)); ok {
 		return fmt.Sprintf("setting %q", name)
 	}
+	if len(key) == logKeySize && key[0] == prefixLog {
+		return fmt.Sprintf("piece of the log of task %v", task.ID(key[1:17]))
+	}
 	what := "" // of a task
 	if len(key) > 0 {
 		what = map[byte]string{
-			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixKind: "entry of an error", prefixFailed: "entry of an error", prefixChildren: "children", prefixSignals: "signals", prefixHistory: "history", prefixNever: "entry",
+			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixSearch: "search entry", prefixKind: "entry of an error", prefixLogTime: "log entry", prefixFailed: "entry of an error", prefixChildren: "children", prefixSignals: "signals", prefixHistory: "history", prefixNever: "entry",
 			prefixResult: "result", prefixPayload: "payload", prefixRecord: "record",
 		}[key[0]]
 	}
@@ -273,6 +282,7 @@ type entries struct {
 	due               []byte  // in the due index or in that of the rows without a time
 	kind, failed      []byte  // in the indexes of rows in error
 	failures          []byte  // the key of the counter of rows in error
+	search            []byte  // the keys in the index of search values, one after the other
 }
 
 // never reports whether there is an entry in the index of the rows without a time.
@@ -294,6 +304,10 @@ func (e *entries) of(t *task.Task) {
 		e.due = appendNeverKey(e.due, t.State, t.ID)
 	}
 	e.ofError(t)
+	e.search = e.search[:0]
+	for _, v := range t.Search {
+		e.search = appendSearchKey(e.search, v, t.ID)
+	}
 }
 
 // untimed reports whether rows in this state have an index entry even without a time: these
@@ -337,5 +351,5 @@ func getNumber(r Reader, key []byte) (n uint64, found bool, err error) {
 
 // IsEntry reports whether key is an entry of an index. The first byte of key says of which.
 func IsEntry(key []byte) bool {
-	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady || key[0] == prefixSeat || key[0] == prefixKind || key[0] == prefixFailed
+	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady || key[0] == prefixSeat || key[0] == prefixKind || key[0] == prefixFailed || key[0] == prefixSearch
 }

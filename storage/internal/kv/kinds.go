@@ -13,9 +13,13 @@ import (
 )
 
 // Rows in error are in two indexes by the kind of their error: by their ids, for lists, and by when they changed, for the first and the last time
-// of a kind. Counters say how many rows there are of a kind, a type and a node. Rows in other states have no entry in any of them.
+// of a kind. Counters say how many rows there are of a kind, a type and a node. Rows in other states have no entry in any of them. Rows in error without
+// a text have entries of the kind noError, so that the counters have all rows in error.
 
 const kindSize = 8
+
+// noError is the kind of a row in error without a text.
+const noError task.ErrorKind = 0
 
 func appendKind(b []byte, prefix byte, kind task.ErrorKind) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefix), uint64(kind))
@@ -33,7 +37,7 @@ func appendFailedOf(b []byte, kind task.ErrorKind, typ string) []byte {
 // ofError sets the entries of a row that is in error.
 func (e *entries) ofError(t *task.Task) {
 	e.kind, e.failed, e.failures = e.kind[:0], e.failed[:0], e.failures[:0]
-	if t.State != task.Error || t.LastError == "" {
+	if t.State != task.Error {
 		return
 	}
 	kind := task.KindOfError(t.LastError)
@@ -111,9 +115,9 @@ func (s *state) putFailures() error {
 // mostKinds is how many kinds a list merges at most.
 const mostKinds = 64
 
-// kindsIn returns the kinds in some ranges of which rows are in error. It skips from each to the next. many is true if there are more than
+// kindsIn returns the kinds in some ranges of which rows are in error. It skips from each to the next. few is false if there are more than
 // mostKinds.
-func (v *View) kindsIn(ranges []task.KindRange) (kinds []task.ErrorKind, many bool, err error) {
+func (v *View) kindsIn(ranges []task.KindRange) (kinds []task.ErrorKind, few bool, err error) {
 	c, err := v.r.Scan([]byte{prefixFailures}, []byte{prefixFailures + 1})
 	if err != nil {
 		return nil, false, err
@@ -131,7 +135,7 @@ func (v *View) kindsIn(ranges []task.KindRange) (kinds []task.ErrorKind, many bo
 			}
 			if !seen[kind] {
 				if len(kinds) == mostKinds {
-					return nil, true, nil
+					return nil, false, nil
 				}
 				seen[kind], kinds = true, append(kinds, kind)
 			}
@@ -144,7 +148,7 @@ func (v *View) kindsIn(ranges []task.KindRange) (kinds []task.ErrorKind, many bo
 			return nil, false, err
 		}
 	}
-	return kinds, false, nil
+	return kinds, true, nil
 }
 
 // addKind has n yield the rows in error of a kind below before.
@@ -184,7 +188,7 @@ func (v *View) countKinds(ctx context.Context, types []string, limit int) (kinds
 			if err != nil {
 				return err
 			}
-			if !of.Match(task.Error, typ) {
+			if kind == noError || !of.Match(task.Error, typ) {
 				return nil
 			}
 			if len(kinds) == limit {
@@ -212,6 +216,51 @@ func (v *View) countKinds(ctx context.Context, types []string, limit int) (kinds
 		return nil, complete, err
 	}
 	return kinds, true, v.timeKinds(ctx, kinds)
+}
+
+// countErrors counts the rows in error of f by their counters.
+func (v *View) countErrors(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) error {
+	return v.walkFailures(ctx, func(_ task.ErrorKind, typ string, rows uint64) {
+		if f.Match(task.Error, typ) {
+			n[storage.StateType{State: task.Error, Type: typ}] += int64(rows)
+		}
+	})
+}
+
+// walkFailures calls visit for every counter of rows in error.
+func (v *View) walkFailures(ctx context.Context, visit func(kind task.ErrorKind, typ string, rows uint64)) error {
+	return v.walk(ctx, []byte{prefixFailures}, []byte{prefixFailures + 1}, func(c Cursor) error {
+		kind, rest, err := kindAt(c.Key())
+		if err != nil {
+			return err
+		}
+		typ, _, err := cutText(rest)
+		if err != nil {
+			return err
+		}
+		rows, err := counterAt(c)
+		if err != nil {
+			return err
+		}
+		visit(kind, typ, rows)
+		return nil
+	})
+}
+
+// kindsOfTypes returns the kinds of the rows in error of some types. few is false if there are more than mostKinds, or the types have the most of the rows
+// in error: then it is better to read these in the order of ids.
+func (v *View) kindsOfTypes(ctx context.Context, types []string) (kinds []task.ErrorKind, few bool, err error) {
+	of := storage.Filter{Types: types}
+	var all, selected uint64
+	err = v.walkFailures(ctx, func(kind task.ErrorKind, typ string, rows uint64) {
+		if all += rows; !of.Match(task.Error, typ) {
+			return
+		}
+		if selected += rows; len(kinds) == 0 || kinds[len(kinds)-1] != kind {
+			kinds = append(kinds, kind)
+		}
+	})
+	return kinds, len(kinds) <= mostKinds && selected <= all/2, err
 }
 
 // counterAt reads the counter at a cursor.

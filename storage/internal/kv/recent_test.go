@@ -2,13 +2,8 @@ package kv
 
 import (
 	"encoding/binary"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/taskengine/taskengine/task"
 )
@@ -60,77 +55,5 @@ func TestTheCacheNeverDeniesARowThatExists(t *testing.T) {
 				t.Fatalf("seed %d: %d rows are known and %d cached, of %d", seed, known, len(c.rows), limit)
 			}
 		}
-	}
-}
-
-// The memory of rows is used again. That changes neither rows that were handed out nor other rows.
-func TestRowsInMemoryThatIsUsedAgainChangeNothingElse(t *testing.T) {
-	s, db := filled(t, 0)
-	db.recent = newRecent(64)
-	rng, ids := rand.New(rand.NewPCG(1, 4)), task.NewIDs([32]byte{1})
-	type pair struct{ got, want *task.Task }
-	var handed []pair
-	stored := make(map[task.ID]*task.Task)
-	for n := range 300 {
-		before, expected, keys := maps.Clone(s.keys), maps.Clone(stored), len(handed)
-		tx := db.Begin(s)
-		for i := range 30 {
-			in := &task.Task{ID: ids.Next(moment), Type: "a", Payload: fmt.Appendf(nil, "payload %d of %d", i, n), Headers: map[string]string{"n": fmt.Sprint(n)}}
-			in.Create(task.Submitted, moment, time.Time{})
-			if got, err := tx.Insert(t.Context(), in); err != nil || !got[0].Created() {
-				t.Fatal(got, err)
-			}
-			expected[in.ID] = in.Clone()
-		}
-		for id, old := range expected {
-			c := task.Change{Ref: old.Ref(), To: task.Processing, At: moment, NextEventAt: moment, Owner: task.ID{1}}
-			switch {
-			case old.State == task.Done && rng.IntN(3) == 0:
-				if gone, err := tx.Delete(t.Context(), old.Ref()); err != nil || !gone[0] {
-					t.Fatal(gone, err)
-				}
-				delete(expected, id)
-				continue
-			case old.State == task.Done:
-				continue
-			case old.State == task.Processing:
-				c = task.Change{Ref: old.Ref(), To: task.Done, At: moment, Outcome: task.Completed, Result: fmt.Appendf(nil, "result %d", n)}
-				if rng.IntN(2) == 0 {
-					c = task.Change{Ref: old.Ref(), To: task.Submitted, At: moment, Outcome: task.Errored, Error: fmt.Sprint("error ", n)}
-				}
-			}
-			now := old.Clone()
-			got, err := tx.Swap(t.Context(), c)
-			if err != nil || !c.Apply(now) || got[0] == nil {
-				t.Fatalf("%+v: %v, %v", c, got, err)
-			}
-			expected[id] = now
-			handed = append(handed, pair{got[0], got[0].Clone()})
-		}
-		if n%5 == 4 {
-			tx.RolledBack()
-			s.keys, handed = before, handed[:keys]
-			continue
-		}
-		tx.Committed()
-		stored = expected
-	}
-	for _, p := range handed {
-		if diff := cmp.Diff(p.want, p.got); diff != "" {
-			t.Fatalf("a row that was handed out has changed:\n%s", diff)
-		}
-	}
-	v := db.Read(s)
-	for id, want := range stored {
-		got, err := v.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want.Seq = got.Seq; cmp.Diff(want, got) != "" {
-			t.Fatalf("row %v:\n%s", id, cmp.Diff(want, got))
-		}
-	}
-	if err := v.Check(); err != nil {
-		t.Error(err)
 	}
 }

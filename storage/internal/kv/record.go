@@ -58,6 +58,7 @@ const (
 	hasParent
 	hasChildren
 	farChildren
+	hasSearch
 	firstUnknownField
 )
 
@@ -106,6 +107,7 @@ func (r *row) fields() fields {
 	set(hasSignalData, r.far&farSignalData == 0 && hasData(r.Signals))
 	set(hasParent, r.Parent != nil)
 	set(hasChildren, r.far&farChildren == 0 && r.Children != nil)
+	set(hasSearch, len(r.Search) > 0)
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -199,6 +201,9 @@ func appendRecord(b []byte, r *row) []byte {
 	if f&hasChildren != 0 {
 		b = appendChildren(b, r.Children)
 	}
+	if f&hasSearch != 0 {
+		b = appendSearch(b, r.Search)
+	}
 	return b
 }
 
@@ -257,6 +262,9 @@ const (
 	attemptNode
 	attemptError
 	attemptSameNode // it is the node of the attempt before, and nothing follows for it
+	attemptBy
+	attemptJob
+	attemptBefore
 	firstUnknownAttempt
 )
 
@@ -282,6 +290,15 @@ func appendHistory(b []byte, base int64, h []task.Attempt) []byte {
 		if a.Error != "" {
 			f |= attemptError
 		}
+		if a.By != "" {
+			f |= attemptBy
+		}
+		if a.Job != "" {
+			f |= attemptJob
+		}
+		if a.Before != "" {
+			f |= attemptBefore
+		}
 		b = binary.AppendUvarint(b, uint64(f))
 		b = append(b, byte(a.Outcome))
 		b = binary.AppendUvarint(b, uint64(a.Number))
@@ -292,6 +309,15 @@ func appendHistory(b []byte, base int64, h []task.Attempt) []byte {
 		}
 		if f&attemptError != 0 {
 			b = appendString(b, a.Error)
+		}
+		if f&attemptBy != 0 {
+			b = appendString(b, a.By)
+		}
+		if f&attemptJob != 0 {
+			b = appendString(b, a.Job)
+		}
+		if f&attemptBefore != 0 {
+			b = appendString(b, a.Before)
 		}
 	}
 	return b
@@ -373,6 +399,9 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	}
 	if f&hasChildren != 0 {
 		r.Children = d.children()
+	}
+	if f&hasSearch != 0 {
+		r.Search = d.search()
 	}
 	return r, d.end("record", id)
 }

@@ -31,7 +31,7 @@ func full() *row {
 	r.LastError, r.Result = "failed", []byte("r")
 	r.Notes = task.NewNotes(task.Progress{Done: 7, Total: 9, Message: "pages", At: moment}, []byte("page 7"))
 	r.History = []task.Attempt{{}, {Number: 3, StartedAt: moment, EndedAt: moment, Node: "a", Outcome: task.Crashed, Error: "e"}, {Node: "a"}, {Node: "b"}, {}, {Node: "b"}}
-	r.Node = "a"
+	r.Node, r.Search = "a", []task.SearchValue{task.Unread, 7, 1 << 63}
 	r.Signals = &task.Signals{
 		Awaits: []string{"a", ""}, Patience: time.Minute, Wake: task.Wake{By: task.BySignal, Signal: task.Signal{ID: task.ID{3}, Name: "w", At: moment, Data: []byte("d")}},
 		Kept: []task.Signal{{ID: task.ID{4}, Name: "k", At: moment}}, Seen: []task.ID{{5}},

@@ -69,6 +69,9 @@ func (s *state) insert(t *task.Task, placed bool) (existing task.ID, err error) 
 	if len(t.Headers) > 0 {
 		r.Headers = cloneHeaders(t.Headers)
 	}
+	if len(t.Search) > 0 {
+		r.Search = slices.Clone(t.Search)
+	}
 	if err := s.putHistory(r, t.History); err != nil {
 		return task.ID{}, err
 	}
@@ -181,7 +184,7 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 	if !c.Apply(out) {
 		return nil, nil
 	}
-	if c.FreesKey {
+	if old.Key != "" && out.Key == "" {
 		if err := s.giveKeyBack(&old.Task); err != nil {
 			return nil, err
 		}
@@ -193,7 +196,7 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
-	forgets := c.Remember > 0
+	forgets := c.Forgets()
 	if forgets || c.Completes(old.State) {
 		if err := s.recall(now, farCheckpoint); err != nil {
 			return nil, err
@@ -257,6 +260,7 @@ func (s *state) handOut(t *task.Task, r *row) (err error) {
 	}
 	t.Headers = cloneHeaders(t.Headers)
 	t.History = slices.Clone(t.History)
+	t.Search = slices.Clone(t.Search)
 	t.Signals, t.Children = t.Signals.Clone(), t.Children.Clone()
 	if t.Parent != nil {
 		t.Parent = new(*t.Parent)

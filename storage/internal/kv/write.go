@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"maps"
+	"slices"
 
 	"github.com/taskengine/taskengine/task"
 )
@@ -33,6 +34,11 @@ func (s *state) putEntries() error {
 			}
 		}
 	}
+	for key := range slices.Chunk(s.is.search, searchKeySize) {
+		if err := s.rw.Put(key, nil); err != nil {
+			return err
+		}
+	}
 	return s.countFailure(s.is.failures, 1)
 }
 
@@ -55,6 +61,11 @@ func (s *state) dropEntries() error {
 			}
 		}
 	}
+	for key := range slices.Chunk(s.was.search, searchKeySize) {
+		if err := s.rw.DeleteOnce(key); err != nil {
+			return err
+		}
+	}
 	return s.countFailure(s.was.failures, -1)
 }
 
@@ -69,6 +80,7 @@ func (s *state) moveEntries() error {
 			*e.was, *e.is = (*e.was)[:0], (*e.is)[:0]
 		}
 	}
+	withoutCommon(&s.was.search, &s.is.search)
 	if err := s.dropEntries(); err != nil {
 		return err
 	}

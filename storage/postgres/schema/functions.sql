@@ -250,7 +250,7 @@ end $$;
 create or replace function {schema}.check_isolation() returns void language plpgsql stable as $$
 begin
 	if current_setting('transaction_isolation') <> 'read committed' then
-		raise exception 'a task whose id is given, or that an engine adds, cannot be added at the isolation level %', current_setting('transaction_isolation')
+		raise exception 'a task whose id is given, that runs after others, or that an engine adds cannot be added at the isolation level %', current_setting('transaction_isolation')
 			using errcode = '25001', hint = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED: at others it does not see which ids were used since it began.';
 	end if;
 end $$;
@@ -347,6 +347,84 @@ begin
 	raise exception 'the task that had the key has given it up meanwhile' using errcode = '40001', hint = 'Try again.';
 end $$;
 
+-- document_is_other fails. A program that writes documents in one round trip then reads them before it decides.
+create or replace function {schema}.document_is_other() returns void language plpgsql volatile as $$
+begin
+	raise exception 'a document has another version' using errcode = 'TE005';
+end $$;
+
+-- document_id returns the id of the row of a document, as the engine makes it.
+create or replace function {schema}.document_id(key text) returns uuid language plpgsql immutable strict as $$
+declare
+	b bytea := decode('000000000000', 'hex') || substring(sha256(convert_to('taskengine.document', 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')) from 1 for 10);
+begin
+	b := set_byte(set_byte(b, 6, 128 | (get_byte(b, 6) & 15)), 8, 128 | (get_byte(b, 8) & 63));
+	return {schema}.id_in(encode(b, 'hex')::uuid, {schema}.shard_of(convert_to(coalesce(nullif(substring(key from '\{([^}]*)\}'), ''), key), 'UTF8')));
+end $$;
+
+-- put_document writes a document, or deletes it if class is -1, and returns the version that it has then, 0 if it is deleted. If the document has
+-- another version than replaces (0 is that it does not exist, null is any version), it is left as it is: conflict is the version that it has. If looks is
+-- true, the table of the class may be missing.
+create or replace function {schema}.put_document(p_id uuid, shard smallint, p_key bytea, replaces bigint, at bigint, expires bigint, data bytea, ended_at bigint,
+	class integer, looks boolean, out made bigint, out conflict bigint) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	typ   constant bytea := 'taskengine.document';
+	was   {schema}.ended;
+	there boolean;
+	lives boolean;
+begin
+	loop
+		select * into was from {schema}.ended e where e.id = p_id for update;
+		there := found;
+		lives := there and was.state = 4 and was.history is null and (was.next_event_at = {none} or was.next_event_at > at);
+		if replaces <> (case when lives then was.version else 0 end) then
+			conflict := case when lives then was.version else 0 end;
+			return;
+		end if;
+		made := case when lives then was.version + 1 when there then greatest(at, was.version + 1) else greatest(at, 1) end;
+		if lives and was.keep = 0 and class = 0 then
+			update {schema}.ended e set version = made, updated_at = at, payload = data where e.id = p_id;
+			return;
+		end if;
+		if there then
+			delete from {schema}.ended e where e.id = p_id;
+			delete from {schema}.key k where {holds:was};
+		end if;
+		if class < 0 then
+			made := 0;
+			return;
+		end if;
+		insert into {schema}.key (type, ordering_key, key, id) values (typ, '', p_key, p_id) on conflict do nothing;
+		exit when found; -- otherwise another transaction has added it meanwhile
+	end loop;
+	if looks and not {schema}.has_room(class, ended_at) then
+		class := 2147483646;
+	end if;
+	-- The table task refuses rows of shards that are elsewhere.
+	insert into {schema}.task (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, attempt, crashes,
+		shard, turn, state, priority, queued, type, grp, key, payload)
+	values (p_id, made, nextval('{schema}.task_seq'), case when lives then was.created_at else at end, case when lives then was.created_at else at end, expires, {none}, {none}, at, 0, 0,
+		shard, 0, 4, 5, false, typ, '', p_key, data);
+	with gone as (delete from {schema}.task t where t.id = p_id returning {columns})
+	insert into {schema}.ended ({columns}, ended_at, keep) select {columns:gone}, ended_at, class from gone;
+end $$;
+
+-- put_documents writes documents with changes of tasks, as far as the transaction has made these: the changes after which the tasks
+-- have the versions made, or have ended. It fails if a document has another version than it is to have. The ids are in their order, each once.
+create or replace function {schema}.put_documents(tasks uuid[], made bigint[], ids uuid[], shards smallint[], keys bytea[], replaces bigint[],
+	at bigint[], expires bigint[], data bytea[], ended_at bigint[], class integer[]) returns void language plpgsql volatile as $$
+declare
+	ended constant uuid[] := coalesce(string_to_array(nullif(current_setting('taskengine.ended', true), ''), ',')::uuid[], '{}');
+begin
+	for i in 1 .. cardinality(ids) loop
+		continue when not tasks[i] = any(ended)
+			and not exists (select from {schema}.task t where t.id = tasks[i] and t.version = made[i] and t.xmin = pg_current_xact_id()::xid);
+		perform {schema}.document_is_other() from {schema}.put_document(ids[i], shards[i], keys[i], replaces[i], at[i], expires[i], data[i], ended_at[i], class[i], false) p
+		where p.conflict is not null;
+	end loop;
+end $$;
+
 -- put adds a row unless its id is taken, and reports whether it did. An id that was made
 -- just now is not.
 create or replace function {schema}.put(r {schema}.task, fresh boolean) returns boolean language plpgsql volatile as $$
@@ -402,7 +480,17 @@ begin
 	r.inherits := nullif(p.inherits and r.turn = 1, false);
 	r.headers := {schema}.headers_as_bytes(headers);
 	r.payload := {schema}.stored(payload);
+	-- The values are not read here. A transaction that keeps its snapshot may not see that the type has attributes.
+	if p.searched or current_setting('transaction_isolation') <> 'read committed' then
+		r.search := {unread};
+	end if;
 	return r;
+end $$;
+
+-- has_only_followers reports whether a column children has nothing but the tasks that run after the task.
+create or replace function {schema}.has_only_followers(children bytea) returns boolean language plpgsql immutable as $$
+begin
+	return children is null or (select s.names = array['taskengine.followers'::bytea] from {schema}.sets_of(children) s);
 end $$;
 
 -- on_taken does what a request does whose key the task with this id has. r is the row of the request. It
@@ -443,7 +531,7 @@ begin
 			return 'existing';
 		end if;
 		return null;
-	elsif mode not in ('replace', 'debounce') or t.state not in (1, 2) or t.started_at <> {none} or t.children is not null or r.children is not null then
+	elsif mode not in ('replace', 'debounce') or t.state not in (1, 2) or t.started_at <> {none} or not {schema}.has_only_followers(t.children) or r.children is not null then
 		return 'existing';
 	end if;
 	if mode = 'debounce' then
@@ -466,7 +554,7 @@ begin
 	update {schema}.task k set version = t.version + 1, updated_at = r.created_at, state = t.state, ready_at = t.ready_at,
 		due_at = t.due_at, due_state = case when t.due_at is not null or t.state = 1 then t.state end, next_event_at = coalesce(t.due_at, {none}),
 		expires_at = r.expires_at, turn = t.turn, queued = t.state = 2 and t.turn <> 1,
-		priority = r.priority, boost = null, inherits = r.inherits, grp = r.grp, headers = r.headers, payload = r.payload, checkpoint = null
+		priority = r.priority, boost = null, inherits = r.inherits, grp = r.grp, headers = r.headers, payload = r.payload, search = r.search, checkpoint = null
 	where k.id = holder;
 	return 'replaced';
 end $$;
@@ -515,10 +603,122 @@ begin
 	return r;
 end $$;
 
+-- after_problem returns what is wrong with the ids of the tasks after which the task of a request is to run; null if nothing is.
+create or replace function {schema}.after_problem(after uuid[], after_any boolean, at timestamptz, id uuid) returns text language sql immutable as $$
+select case
+	when after_any and coalesce(cardinality(after), 0) = 0 then 'it has after_any, and after names no task'
+	when coalesce(cardinality(after), 0) = 0 then null
+	when cardinality(after) > 100 then format('after has %s tasks, of 100 allowed: have the task run after one that runs after some of them', cardinality(after))
+	when at is not null then 'it has a time, and after: it runs when the tasks of after have ended'
+	when array_position(after, null) is not null then 'after has an id that is null'
+	when '00000000-0000-0000-0000-000000000000' = any(after) then 'after has an id that is zero'
+	when id = any(after) then format('after has the id of the task itself, %s', id)
+	when (select min(u::text)::uuid from unnest(after) u) < '00000000-0001-0000-0000-000000000000' then
+		format('after has the id %s, which belongs to the engine: no task runs after such a task', (select min(u::text) from unnest(after) u))
+	when (select count(distinct u) from unnest(after) u) < cardinality(after) then
+		format('after has the task %s twice', (select u from unnest(after) u group by u having count(*) > 1 limit 1))
+end
+$$;
+
+-- as_follower returns a new row that runs after other tasks: when they are done or, with after_any, have ended.
+create or replace function {schema}.as_follower(r {schema}.task, after uuid[], after_any boolean, p {schema}.type_policy) returns {schema}.task language plpgsql stable as $$
+declare
+	name constant bytea := 'taskengine.after';
+begin
+	r.children := (select int4send(length(name)) || name || int8send(n) || int8send(0) || int8send(0) || int8send(0) || int8send(n)
+			|| int8send(case when after_any then 0 else 1 end) || int4send(0) || int4send(16 * n::integer) || ids
+		from (select count(*) as n, string_agg(uuid_send(u), '' order by i) as ids from unnest(after) with ordinality as a (u, i)) a);
+	r.state := 1;
+	r.queued := false;
+	r.awaits := int4send(length(name)) || name;
+	r.signals := case when p.queue_timeout > 0 then int8send(p.queue_timeout * 1000) || int8send(0) || int8send(0) end;
+	r.due_at := nullif(r.expires_at, {none});
+	r.due_state := 1;
+	r.next_event_at := r.expires_at;
+	if r.turn = 1 then
+		r.ready_at := 253402300799000000; -- it holds back no other of its ordering key
+	end if;
+	return r;
+end $$;
+
+-- with_follower returns the column children of a task after which another one runs, too; null if there is no room for that.
+create or replace function {schema}.with_follower(children bytea, follower uuid) returns bytea language plpgsql immutable as $$
+declare
+	wanted constant bytea   := 'taskengine.followers';
+	place           integer := 1;
+	numbers         integer;
+	ids             integer;
+	name            bytea;
+	n               bigint;
+begin
+	children := coalesce(children, '');
+	while place <= length(children) loop
+		name := {schema}.text_in(children, place);
+		numbers := place + 4 + length(name);
+		ids := numbers + 52 + {schema}.size_in(children, numbers + 48);
+		place := ids + 4 + {schema}.size_in(children, ids);
+		continue when name <> wanted;
+		n := {schema}.number_in(children, numbers);
+		for i in 0 .. n - 1 loop
+			if substring(children from (ids + 4 + 16 * i)::integer for 16) = uuid_send(follower) then
+				return children;
+			end if;
+		end loop;
+		return case when n < 1000 then substring(children from 1 for numbers - 1) || int8send(n + 1) || substring(children from numbers + 8 for ids - numbers - 8)
+			|| int4send(place - ids + 12) || substring(children from ids + 4 for place - ids - 4) || uuid_send(follower) || substring(children from place) end;
+	end loop;
+	return children || int4send(length(wanted)) || wanted || int8send(1) || decode(repeat('00', 44), 'hex') || int4send(16) || uuid_send(follower);
+end $$;
+
+-- follow has other tasks know of one that was added to run after them, and tells it of those that have ended.
+create or replace function {schema}.follow(follower uuid, after uuid[], wake boolean) returns void language plpgsql volatile as $$
+declare
+	before uuid;
+	t      {schema}.task;
+	joined bytea;
+	tries  integer;
+begin
+	perform {schema}.check_isolation();
+	for before in select u from unnest(after) u order by u loop
+		if exists (select from {schema}.home h where get_bit(h.here, {schema}.shard_of(before)) = 0) then
+			raise exception 'the task %, after which it is to run, is in another database', before
+				using errcode = '0A000', hint = 'Submit the task by the engine.';
+		end if;
+		tries := 0;
+		loop
+			select * into t from {schema}.task k where k.id = before for no key update;
+			if found then
+				joined := {schema}.with_follower(t.children, follower);
+				update {schema}.task k set children = joined where k.id = before and joined is not null;
+				exit;
+			end if;
+			select e.id, e.type, e.state into t.id, t.type, t.state from {schema}.ended e
+			where e.id = before and (e.ended_at >= {schema}.made_at(before) or e.keep < 0) limit 1;
+			if found then
+				joined := '';
+				perform {schema}.tell_end(follower, json_build_object('to', follower, 'name', 'taskengine.after', 'index', 0, 'of', before,
+					'state', (array['waiting', 'submitted', 'processing', 'done', 'error', 'failed', 'cancelled'])[t.state]), 'after', wake);
+				exit;
+			end if;
+			tries := tries + 1; -- one that has ended may be resumed meanwhile
+			if tries > 2 then
+				raise exception 'task %, after which it is to run, is not in the store: it was removed, or never existed; leave it out of after if the task need not wait for it', before
+					using errcode = '22023';
+			end if;
+		end loop;
+		if starts_with({schema}.readable(t.type), 'taskengine.') and {schema}.readable(t.type) <> 'taskengine.workflow' then
+			raise exception 'task % is of type %, which belongs to the engine: no task runs after it', before, {schema}.readable(t.type) using errcode = '22023';
+		elsif joined is null then
+			raise exception 'task % has 1000 tasks that run after it, and there is no room for 1 more, of 1000 allowed: have these run after another task that runs after it', before
+				using errcode = '22023';
+		end if;
+	end loop;
+end $$;
+
 -- add_task is add_bytes for a task that may have children: family is its column children, and it waits until so many have ended, or until
 -- a time.
 create or replace function {schema}.add_task(type text, payload bytea, key text, ordering_key text, priority integer, at timestamptz, expires_at timestamptz,
-	headers jsonb, id uuid, wake boolean, family bytea, await bigint, until timestamptz) returns {schema}.receipt language plpgsql volatile as $$
+	headers jsonb, id uuid, wake boolean, after uuid[], after_any boolean, family bytea, await bigint, until timestamptz) returns {schema}.receipt language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
 	fresh   constant boolean := id is null;
@@ -536,6 +736,7 @@ begin
 	elsif id < '00000000-0001-0000-0000-000000000000' then
 		problem := format('id %s is reserved: ids that begin with 00000000-0000 belong to the engine', id);
 	end if;
+	problem := coalesce(problem, {schema}.after_problem(after, after_any, at, id));
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
 	end if;
@@ -552,6 +753,8 @@ begin
 	r := {schema}.row_of(id, type, payload, key, ordering_key, priority, at, expires_at, headers, p);
 	if family is not null then
 		r := {schema}.as_parent(r, family, await, until, p);
+	elsif cardinality(after) > 0 then
+		r := {schema}.as_follower(r, after, after_any, p);
 	end if;
 	while r.key is not null loop
 		holder := {schema}.take_key(r, id);
@@ -572,6 +775,7 @@ begin
 		return (id, false, 'existing'::text);
 	end if;
 	perform {schema}.check_late(r, p);
+	perform {schema}.follow(id, after, wake) where cardinality(after) > 0;
 	perform {schema}.wake(r) where wake;
 	return (id, true, 'created'::text);
 end $$;
@@ -588,21 +792,23 @@ end $$;
 --   id            chosen by the caller to make the request repeatable; null for a new one
 --   wake          whether to tell the nodes at the commit; else they find it within about a
 --                 second, and transactions that tell do not wait for each other to commit
+--   after         ids of tasks: it runs when all of them are done, and is cancelled if one of them fails or is cancelled; null for at once
+--   after_any     it runs when all of them have ended, however
 create or replace function {schema}.add_bytes(type text, payload bytea default null, key text default null, ordering_key text default null,
 	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
-	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
+	id uuid default null, wake boolean default true, after uuid[] default null, after_any boolean default false) returns {schema}.receipt language plpgsql volatile security definer
 	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
 begin
-	return {schema}.add_task(type, payload, key, ordering_key, priority, at, expires_at, headers, id, wake, null, null, null);
+	return {schema}.add_task(type, payload, key, ordering_key, priority, at, expires_at, headers, id, wake, after, after_any, null, null, null);
 end $$;
 
 -- add is add_bytes for a payload in JSON.
 create or replace function {schema}.add(type text, payload jsonb default null, key text default null, ordering_key text default null,
 	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
-	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
+	id uuid default null, wake boolean default true, after uuid[] default null, after_any boolean default false) returns {schema}.receipt language plpgsql volatile security definer
 	set search_path = pg_catalog, pg_temp as $$
 begin
-	return {schema}.add_bytes(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, at, expires_at, headers, id, wake);
+	return {schema}.add_bytes(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, at, expires_at, headers, id, wake, after, after_any);
 end $$;
 
 -- Adding a task with its children.
@@ -617,9 +823,9 @@ begin
 	return encode(set_byte(set_byte(b, 14, index & 255), 15, get_byte(b, 15) # (index & 255)), 'hex')::uuid;
 end $$;
 
--- add_child adds a child of a parent that was added in this transaction. fresh says whether the id of the parent is new, and is_divided
--- whether several databases hold the tasks.
-create or replace function {schema}.add_child(parent uuid, name bytea, hash bytea, index integer, of jsonb, fresh boolean, is_divided boolean, wake boolean) returns void language plpgsql volatile as $$
+-- add_child adds a child of a parent that is changed in this transaction, and returns whether it did: the id of the child may be taken.
+-- fresh says whether the id of the parent is new, and is_divided whether several databases hold the tasks.
+create or replace function {schema}.add_child(parent uuid, name bytea, hash bytea, index integer, of jsonb, fresh boolean, is_divided boolean, wake boolean) returns boolean language plpgsql volatile as $$
 declare
 	typ     constant text  := of ->> 'type';
 	payload constant bytea := convert_to((of -> 'payload')::text, 'UTF8');
@@ -650,10 +856,36 @@ begin
 	r := {schema}.row_of(id, typ, payload, null, ordered, (of ->> 'priority')::integer, (of ->> 'at')::timestamptz, (of ->> 'expires_at')::timestamptz, headers, p);
 	r.parent := uuid_send(parent) || int4send(index) || name;
 	if not {schema}.put(r, fresh) then
-		raise exception using errcode = '22023', message = format('child %s is there, although its parent %s was not: another task had this id before, and its children are kept; add it with another id', index, parent);
+		return false;
 	end if;
 	perform {schema}.wake(r) where wake;
+	return true;
 end $$;
+
+-- shards_of returns the shards of children of a name that are added together, by their ordering keys: empty if they have none.
+create or replace function {schema}.shards_of(children jsonb, name text) returns bytea language plpgsql immutable as $$
+declare
+	shards bytea;
+	bound  bigint;
+begin
+	select count(e ->> 'ordering_key'), string_agg(set_byte('\x00', 0, {schema}.shard_of(convert_to(e ->> 'ordering_key', 'UTF8'))), '' order by n) filter (where e ->> 'ordering_key' is not null)
+	into bound, shards from jsonb_array_elements(children) with ordinality as a (e, n);
+	if bound not in (0, jsonb_array_length(children)) then
+		raise exception using errcode = '22023', message = format('some of the children %s have an ordering key, and others have none: give those another name', to_json(name));
+	end if;
+	return coalesce(shards, '');
+end $$;
+
+-- children_name_problem returns what is wrong with a name of children; null if nothing is.
+create or replace function {schema}.children_name_problem(name text) returns text language sql immutable as $$
+select format('%s is not a name of children, which is 1 to 100 bytes of printable UTF-8 and does not begin with taskengine.', coalesce(to_json(left(name, 40))::text, 'null'))
+where coalesce(octet_length(convert_to(name, 'UTF8')), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' or starts_with(name, 'taskengine.')
+$$;
+
+-- is_objects reports whether a document is an array of objects.
+create or replace function {schema}.is_objects(document jsonb) returns boolean language sql immutable as $$
+select case when jsonb_typeof(document) = 'array' then not exists (select from jsonb_array_elements(document) e where jsonb_typeof(e) <> 'object') else false end
+$$;
 
 -- add_with_children adds a task and its children: all of them are there if and only if the transaction commits. The task runs when the
 -- children have ended. If it is not added, because its key or its id is taken, no child is.
@@ -673,44 +905,38 @@ declare
 	called     constant bytea   := convert_to(name, 'UTF8');
 	is_divided constant boolean := exists (select from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
 	given      integer          := 0;
-	shards     bytea            := '';
+	shards     bytea;
 	problem    text;
 	family     bytea;
 	hash       bytea;
 	added      {schema}.receipt;
 	of         jsonb;
 begin
-	if children is null or jsonb_typeof(children) <> 'array' or exists (select from jsonb_array_elements(children) e where jsonb_typeof(e) <> 'object') then
+	if children is null or not {schema}.is_objects(children) then
 		raise exception 'children must be a JSON array of objects' using errcode = '22023';
 	end if;
 	given := jsonb_array_length(children);
-	problem := case
-		when coalesce(octet_length(called), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' then
-			format('%s is not a name of children, which is 1 to 100 bytes of printable UTF-8', coalesce(to_json(left(name, 40))::text, 'null'))
+	problem := coalesce({schema}.children_name_problem(name), case
 		when given > 1048576 then format('there would be %s children %s, of 1048576 allowed', given, to_json(name))
 		when count not between 1 and given then format('it waits for %s children %s, and %s are given', count, to_json(name), given)
 		when until not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then 'times must lie between the years 1970 and 9999'
-	end;
+	end);
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
 	end if;
-	if given > 0 and children -> 0 ? 'ordering_key' then
-		shards := (select string_agg(set_byte('\x00', 0, {schema}.shard_of(convert_to(e ->> 'ordering_key', 'UTF8'))), '' order by n)
-			from jsonb_array_elements(children) with ordinality as a (e, n) where e ? 'ordering_key');
-	end if;
-	if exists (select from jsonb_array_elements(children) e where (e ? 'ordering_key') <> (children -> 0 ? 'ordering_key')) then
-		raise exception 'some of the children have an ordering key, and others have none' using errcode = '22023';
-	end if;
+	shards := {schema}.shards_of(children, name);
 	family := int4send(length(called)) || called || int8send(given) || int8send(0) || int8send(0) || int8send(0)
 		|| int8send(coalesce(count, given)) || int8send(case when or_failed then 1 else 0 end) || int4send(0) || int4send(length(shards)) || shards;
-	added := {schema}.add_task(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, null, expires_at, headers, id, wake, family, coalesce(count, given), until);
+	added := {schema}.add_task(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, null, expires_at, headers, id, wake, null, false, family, coalesce(count, given), until);
 	if not added.created then
 		return added;
 	end if;
 	hash := sha256(uuid_send(added.id) || called);
 	given := 0;
 	for of in select e from jsonb_array_elements(children) with ordinality as a (e, n) order by n loop
-		perform {schema}.add_child(added.id, called, hash, given, of, fresh, is_divided, wake);
+		if not {schema}.add_child(added.id, called, hash, given, of, fresh, is_divided, wake) then
+			raise exception using errcode = '22023', message = format('child %s is there, although its parent %s was not: another task had this id before, and its children are kept; add it with another id', given, added.id);
+		end if;
 		given := given + 1;
 	end loop;
 	return added;
@@ -808,27 +1034,160 @@ begin
 	return {schema}.signal_bytes(name, convert_to(data::text, 'UTF8'), id, type, key, ordering_key, keep, signal_id, wake);
 end $$;
 
--- report_end inserts a task of the engine that reports to its parent that the task of a row is done. A parent is the id of it,
--- the number of the child in four bytes, and the name of the children.
-create or replace function {schema}.report_end(r {schema}.task, wake boolean) returns void language plpgsql volatile as $$
+-- tell_end inserts a task of the engine that tells another task how a task has ended.
+create or replace function {schema}.tell_end(p_to uuid, ended json, grp text, wake boolean) returns void language plpgsql volatile as $$
 declare
 	relay   constant text := 'taskengine.relay';
-	parent  constant uuid := encode(substring(r.parent from 1 for 16), 'hex')::uuid;
-	ended   constant text := json_build_object('to', parent, 'name', {schema}.readable(substring(r.parent from 21)),
-		'index', ('x' || encode(substring(r.parent from 17 for 4), 'hex'))::bit(32)::bigint, 'state', 'done')::text;
-	ordered text;
+	ordered constant text := {schema}.carrier_key(convert_to('child', 'UTF8') || '\x00'::bytea || convert_to(p_to::text, 'UTF8'));
 	t       {schema}.task;
 begin
-	ordered := {schema}.carrier_key(convert_to('child', 'UTF8') || '\x00'::bytea || convert_to(parent::text, 'UTF8'));
 	t := {schema}.row_of({schema}.carrier_id({schema}.shard_of(convert_to(ordered, 'UTF8'))), relay, null, null, ordered,
-		null, null, null, jsonb_build_object('end', ended), {schema}.rules_of(convert_to(relay, 'UTF8')));
-	t.grp := convert_to('child', 'UTF8');
+		null, null, null, jsonb_build_object('end', ended::text), {schema}.rules_of(convert_to(relay, 'UTF8')));
+	t.grp := convert_to(grp, 'UTF8');
 	perform {schema}.put(t, true);
 	perform {schema}.wake(t) where wake;
 end $$;
 
--- Ending attempts. A handler ends its attempt from SQL by the functions finish and again, and their forms for bytes, in
--- the transaction in which it writes its data. They do to the row what the engine does.
+-- report_end tells its parent that the task of a row is done. A parent is the id of it, the number of the child in four bytes, and the name
+-- of the children.
+create or replace function {schema}.report_end(r {schema}.task, wake boolean) returns void language plpgsql volatile as $$
+declare
+	parent constant uuid := encode(substring(r.parent from 1 for 16), 'hex')::uuid;
+begin
+	perform {schema}.tell_end(parent, json_build_object('to', parent, 'name', {schema}.readable(substring(r.parent from 21)),
+		'index', ('x' || encode(substring(r.parent from 17 for 4), 'hex'))::bit(32)::bigint, 'state', 'done'), 'child', wake);
+end $$;
+
+-- tell_followers tells the tasks that run after the task of a row that it is done.
+create or replace function {schema}.tell_followers(r {schema}.task, children bytea, wake boolean) returns void language plpgsql volatile as $$
+declare
+	has  constant record := {schema}.sets_of(children);
+	part constant bytea := has.sets[array_position(has.names, 'taskengine.followers'::bytea)];
+	ids  bytea;
+	name uuid;
+begin
+	if part is null then
+		return;
+	end if;
+	ids := substring(part from 57 + {schema}.size_in(part, 49));
+	for place in 1 .. length(ids) by 16 loop
+		name := encode(substring(ids from place for 16), 'hex')::uuid;
+		perform {schema}.tell_end(name, json_build_object('to', name, 'name', 'taskengine.after', 'index', 0, 'of', r.id, 'state', 'done'), 'after', wake);
+	end loop;
+end $$;
+
+-- is_followed fails. A program that ends a task in one statement calls it if others run after the task, and reads the task first.
+create or replace function {schema}.is_followed() returns boolean language plpgsql volatile as $$
+begin
+	raise exception 'other tasks run after a task that ends' using errcode = 'TE005';
+end $$;
+
+-- Documents. A transaction that ends an attempt writes documents by these functions, too: they are written if and only if the attempt has ended so.
+
+-- write_one writes a document, or deletes it, and returns the version that it has then, 0 if it is deleted.
+create or replace function {schema}.write_one(key text, data bytea, if_version bigint, expires_at timestamptz, is_deleted boolean) returns bigint language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+	bytes   constant integer := octet_length(convert_to(key, 'UTF8'));
+	now_us  constant bigint  := {schema}.microseconds(clock_timestamp());
+	until   bigint;
+	class   integer;
+	id      uuid;
+	problem text;
+	wrote   record;
+begin
+	problem := case
+		when coalesce(key, '') = '' then 'the key of a document is missing'
+		when bytes > 500 then format('the key of a document has %s bytes, of 500 allowed', bytes)
+		when key ~ e'[\\x01-\\x1f\\x7f]' then 'the key of a document has characters that cannot be printed'
+		when length(data) > 262144 then format('the document %s: the data has %s bytes, of 262144 allowed', to_json(left(key, 80)), length(data))
+		when is_deleted and (length(data) > 0 or expires_at is not null) then format('the document %s: it is to be deleted, and has data or a time', to_json(left(key, 80)))
+		when if_version < 0 then format('the document %s: if_version is %s, and not a version, or 0 for a document that does not exist', to_json(left(key, 80)), if_version)
+		when expires_at not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then
+			format('the document %s: times must lie between the years 1970 and 9999', to_json(left(key, 80)))
+	end;
+	if problem is not null then
+		raise exception using errcode = '22023', message = problem;
+	end if;
+	id := {schema}.document_id(key);
+	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
+	if exists (select from {schema}.home h where get_bit(h.here, {schema}.shard_of(id)) = 0) then
+		raise exception using errcode = '0A000', message = format('the document %s is in another database', to_json(left(key, 80))),
+			hint = 'Write it there, or by the engine; a part of a key in braces decides where a document is.';
+	end if;
+	until := coalesce({schema}.microseconds(expires_at), {none});
+	class := case when is_deleted then -1 when expires_at is null then 0 else {schema}.class_of(until - now_us) end;
+	wrote := {schema}.put_document(id, {schema}.shard_of(id)::smallint, convert_to(key, 'UTF8'), if_version, now_us, until, {schema}.stored(data), now_us, class, true);
+	if wrote.conflict is not null then
+		raise exception using errcode = 'TE006', message = case
+				when wrote.conflict = 0 then format('the document %s does not exist any more, and its version %s was to be replaced', to_json(key), if_version)
+				when if_version = 0 then format('the document %s exists, with version %s, and was to be created', to_json(key), wrote.conflict)
+				else format('the document %s has version %s, and version %s was to be replaced', to_json(key), wrote.conflict, if_version)
+			end,
+			hint = 'Roll the transaction back, read the document again, and decide anew.';
+	end if;
+	return wrote.made;
+end $$;
+
+-- write_document_bytes writes a document, and returns the version that it has then: it has the data if and only if the transaction commits.
+--   key         of the document
+--   data        at most 256 KiB
+--   if_version  the version that the document has to have, 0 if it must not exist; else the function fails with TE006. Null for any version
+--   expires_at  when the document ends; null for never
+create or replace function {schema}.write_document_bytes(key text, data bytea, if_version bigint default null, expires_at timestamptz default null) returns bigint language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+begin
+	return {schema}.write_one(key, data, if_version, expires_at, false);
+end $$;
+
+-- write_document is write_document_bytes for data in JSON.
+create or replace function {schema}.write_document(key text, data jsonb, if_version bigint default null, expires_at timestamptz default null) returns bigint language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	return {schema}.write_document_bytes(key, convert_to(data::text, 'UTF8'), if_version, expires_at);
+end $$;
+
+-- delete_document deletes a document, whether it exists or not. if_version is as in write_document_bytes.
+create or replace function {schema}.delete_document(key text, if_version bigint default null) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+begin
+	perform {schema}.write_one(key, null, if_version, null, true);
+end $$;
+
+-- write_documents writes up to 16 documents, or none of them. Transactions that write the same documents by it do not deadlock.
+--   documents  an array of objects with key, data, if_version and expires_at as in write_document, or with key, delete and if_version
+create or replace function {schema}.write_documents(documents jsonb) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+declare
+	members constant text[] := array['key', 'data', 'delete', 'if_version', 'expires_at'];
+	problem text;
+	of      jsonb;
+begin
+	if documents is null or not {schema}.is_objects(documents) then
+		raise exception 'documents must be a JSON array of objects' using errcode = '22023';
+	elsif jsonb_array_length(documents) > 16 then
+		raise exception using errcode = '22023', message = format('there are %s documents, of 16 allowed', jsonb_array_length(documents));
+	end if;
+	for of in select e from jsonb_array_elements(documents) e loop
+		problem := case
+			when of - members <> '{}' then format('it has the member %s: it has key, data, delete, if_version and expires_at', to_json((select m from jsonb_object_keys(of - members) m limit 1)))
+			when jsonb_typeof(of -> 'key') not in ('string', 'null') then format('its key is %s, and not text', of -> 'key')
+			when jsonb_typeof(of -> 'delete') not in ('boolean', 'null') then format('its member delete is %s, and neither true nor false', of -> 'delete')
+			when case jsonb_typeof(of -> 'if_version') when 'number' then (of ->> 'if_version')::numeric not between 0 and 9223372036854775807 or (of ->> 'if_version')::numeric % 1 <> 0
+				else of ->> 'if_version' is not null end then format('its if_version is %s, and not a version, or 0 for a document that does not exist', of -> 'if_version')
+			when (select count(*) from jsonb_array_elements(documents) e where e ->> 'key' = of ->> 'key') > 1 then 'it is there twice'
+		end;
+		if problem is not null then
+			raise exception using errcode = '22023', message = format('the document %s: %s', coalesce(to_json(left(of ->> 'key', 80))::text, '(no key)'), problem);
+		end if;
+	end loop;
+	for of in select e from jsonb_array_elements(documents) e order by {schema}.document_id(e ->> 'key') loop
+		perform {schema}.write_one(of ->> 'key', convert_to((of -> 'data')::text, 'UTF8'), (of ->> 'if_version')::bigint, (of ->> 'expires_at')::timestamptz, coalesce((of ->> 'delete')::boolean, false));
+	end loop;
+end $$;
+
+-- Ending attempts. A handler ends its attempt from SQL by the functions finish, again and wait, their forms with children, and
+-- their forms for bytes, in the transaction in which it writes its data. They do to the row what the engine does.
 
 -- attempt_of returns and locks the row of a running attempt. If the attempt does not count any more, it
 -- raises the error TE001, which says why.
@@ -958,6 +1317,7 @@ declare
 	early    constant boolean     := made > now_us + 3600000000;
 	ended_at bigint               := case when early then now_us else greatest(now_us, made) end;
 	class    integer              := case when p.keep_done < 0 then 0 else {schema}.class_of(until - ended_at) end;
+	family   constant bytea       := r.children;
 begin
 	perform {schema}.check_result(result, r.type, p.max_result);
 	if forgets then
@@ -966,6 +1326,7 @@ begin
 		r.history := null;
 		r.children := null;
 		r.payload := null;
+		r.search := null;
 		result := null;
 	end if;
 	if p.keep_done = 0 and not forgets then
@@ -982,13 +1343,16 @@ begin
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 			attempt, crashes, shard, turn, state, priority, boost, due_state, queued, inherits, tombstone,
-			type, grp, key, ordering_key, node, headers, progress, error, history, parent, children, checkpoint, payload, result, ended_at, keep)
+			type, grp, key, ordering_key, node, headers, progress, error, history, parent, search, children, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
 			r.attempt, 0, r.shard, 0, 4, r.priority + coalesce(r.boost, 0), null, null, false, r.inherits, nullif(forgets, false),
-			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, r.parent, r.children, null, r.payload, {schema}.stored(result), ended_at, class);
+			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, r.parent, r.search, r.children, null, r.payload, {schema}.stored(result), ended_at, class);
 	end if;
 	if r.parent is not null then
 		perform {schema}.report_end(r, wake);
+	end if;
+	if family is not null then
+		perform {schema}.tell_followers(r, family, wake);
 	end if;
 	if wake then
 		perform {schema}.tell_key(r);
@@ -1091,6 +1455,224 @@ begin
 	return greatest(at_us, now_us + {schema}.rearm_delay(n));
 end $$;
 
+-- adds_of returns the children that an attempt adds, as family_with reads them. was is the column children of its task; children is an object,
+-- whose members are the names with arrays of children. It returns null if there are none.
+create or replace function {schema}.adds_of(was bytea, children jsonb) returns bytea language plpgsql immutable as $$
+declare
+	has     constant record := {schema}.sets_of(was);
+	names   integer := cardinality(has.names);
+	adds    bytea;
+	name    text;
+	given   jsonb;
+	at      integer;
+	before  bigint;
+	shards  bytea;
+	problem text;
+begin
+	if jsonb_typeof(children) <> 'object' then
+		raise exception 'children must be a JSON object whose members are arrays of objects' using errcode = '22023';
+	end if;
+	for name, given in select e.key, e.value from jsonb_each(children) e loop
+		if not {schema}.is_objects(given) then
+			raise exception using errcode = '22023', message = format('children %s must be a JSON array of objects', to_json(left(name, 40)));
+		end if;
+		at := array_position(has.names, convert_to(name, 'UTF8'));
+		before := coalesce({schema}.number_in(has.sets[at], 1), 0);
+		problem := coalesce({schema}.children_name_problem(name), case when before + jsonb_array_length(given) > 1048576 then
+			format('there would be %s children %s, of 1048576 allowed', before + jsonb_array_length(given), to_json(name)) end);
+		if problem is not null then
+			raise exception using errcode = '22023', message = problem;
+		end if;
+		continue when given = '[]';
+		shards := {schema}.shards_of(given, name);
+		if before > 0 and (shards <> '') <> ({schema}.size_in(has.sets[at], 53 + {schema}.size_in(has.sets[at], 49)) > 0) then
+			raise exception using errcode = '22023', message = format('some of the children %s have an ordering key, and others have none: give those another name', to_json(name));
+		end if;
+		names := names + case when at is null then 1 else 0 end;
+		adds := coalesce(adds, '') || int4send(octet_length(convert_to(name, 'UTF8'))) || convert_to(name, 'UTF8') || int8send(before) || int8send(jsonb_array_length(given))
+			|| int4send(length(shards)) || shards;
+	end loop;
+	if names > 1000 then
+		raise exception using errcode = '22023', message = format('the children would have %s names, of 1000 allowed', names);
+	end if;
+	return adds;
+end $$;
+
+-- add_to adds children of a task whose attempt ends. was is its column children before. An id that is taken adds nothing, as it does in the engine.
+create or replace function {schema}.add_to(parent uuid, was bytea, children jsonb, wake boolean) returns void language plpgsql volatile as $$
+declare
+	is_divided constant boolean := exists (select from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+	has        constant record  := {schema}.sets_of(was);
+	name       text;
+	given      jsonb;
+	called     bytea;
+	hash       bytea;
+	index      integer;
+	of         jsonb;
+begin
+	perform {schema}.check_isolation();
+	for name, given in select e.key, e.value from jsonb_each(children) e loop
+		called := convert_to(name, 'UTF8');
+		hash := sha256(uuid_send(parent) || called);
+		index := coalesce({schema}.number_in(has.sets[array_position(has.names, called)], 1), 0);
+		for of in select e from jsonb_array_elements(given) with ordinality as a (e, n) order by n loop
+			perform {schema}.add_child(parent, called, hash, index, of, false, is_divided, wake);
+			index := index + 1;
+		end loop;
+	end loop;
+end $$;
+
+-- waits_of returns waits for children as family_with reads them. They are an array of objects with name, count and or_failed.
+create or replace function {schema}.waits_of(waits jsonb) returns bytea language plpgsql immutable as $$
+declare
+	problem text;
+	of      jsonb;
+	packed  bytea := '';
+begin
+	problem := case
+		when not {schema}.is_objects(waits) then 'waits must be a JSON array of objects'
+		when waits = '[]' then 'no name of children is given'
+		when jsonb_array_length(waits) > 1000 then format('%s names of children are given, of 1000 allowed', jsonb_array_length(waits))
+	end;
+	for of in select e from jsonb_array_elements(waits) with ordinality as a (e, n) where problem is null order by n loop
+		problem := coalesce({schema}.children_name_problem(of ->> 'name'), case
+			when of - array['name', 'count', 'or_failed'] <> '{}' then
+				format('a wait has the member %s: it has name, count and or_failed', to_json((select m from jsonb_object_keys(of - array['name', 'count', 'or_failed']) m limit 1)))
+			when case jsonb_typeof(of -> 'count') when 'number' then (of ->> 'count')::numeric not between 0 and 4294967295 or (of ->> 'count')::numeric % 1 <> 0 else of ->> 'count' is not null end then
+				format('it waits for %s children %s, and not for a number of them', of -> 'count', of -> 'name')
+			when jsonb_typeof(of -> 'or_failed') not in ('boolean', 'null') then format('or_failed of the children %s is %s, and neither true nor false', of -> 'name', of -> 'or_failed')
+			when (select count(*) from jsonb_array_elements(waits) e where e ->> 'name' = of ->> 'name') > 1 then format('the children %s are given twice', of -> 'name')
+		end);
+		exit when problem is not null;
+		packed := packed || int4send(octet_length(convert_to(of ->> 'name', 'UTF8'))) || convert_to(of ->> 'name', 'UTF8') || int8send(coalesce((of ->> 'count')::bigint, 0))
+			|| int8send(case when (of ->> 'or_failed')::boolean then 1 else 0 end);
+	end loop;
+	if problem is not null then
+		raise exception using errcode = '22023', message = problem;
+	end if;
+	return packed;
+end $$;
+
+-- names_of returns the column awaits of a task that waits for signals of these names, and for children if for_children says so.
+create or replace function {schema}.names_of(signals text[], for_children boolean) returns bytea language plpgsql immutable as $$
+declare
+	names  constant text[] := case when for_children then array['taskengine.children'] else '{}' end || signals;
+	name   text;
+	packed bytea := '';
+begin
+	if cardinality(names) > 20 then
+		raise exception using errcode = '22023', message = format('%s names of signals are given, of %s allowed', cardinality(signals), 20 - cardinality(names) + cardinality(signals));
+	elsif array_ndims(signals) > 1 then
+		raise exception 'signals must be an array of one dimension' using errcode = '22023';
+	end if;
+	foreach name in array signals loop
+		if coalesce(octet_length(convert_to(name, 'UTF8')), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' then
+			raise exception using errcode = '22023', message = format('%s is not the name of a signal, which is 1 to 100 bytes of printable UTF-8', coalesce(to_json(left(name, 40))::text, 'null'));
+		elsif starts_with(name, 'taskengine.') then
+			raise exception using errcode = '22023', message = format('%s is not the name of a signal: names that begin with taskengine. belong to the engine', to_json(name));
+		end if;
+	end loop;
+	foreach name in array names loop
+		packed := packed || int4send(octet_length(convert_to(name, 'UTF8'))) || convert_to(name, 'UTF8');
+	end loop;
+	return packed;
+end $$;
+
+-- goes_on ends an attempt of a task that goes on: at a time or, if names is not null, when a signal of these names comes, when one of the waits for
+-- children is over, or at a time, which may be null then.
+create or replace function {schema}.goes_on(id uuid, version bigint, names bytea, waits bytea, at timestamptz, payload bytea, checkpoint bytea,
+	result bytea, children jsonb, wake boolean) returns void language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+	r        {schema}.task        := {schema}.attempt_of(id, version);
+	p        {schema}.type_policy := {schema}.rules_of(r.type);
+	now_us   constant bigint      := {schema}.microseconds(clock_timestamp());
+	was      constant bytea       := r.children;
+	adds     constant bytea       := {schema}.adds_of(was, children);
+	patience constant bigint      := greatest(p.queue_timeout, 0) * 1000;
+	due      bigint;
+	is_met   boolean              := false;
+begin
+	perform {schema}.check_result(result, r.type, p.max_result);
+	if at is null and names is null then
+		raise exception 'at is missing: the function finish has a task done' using errcode = '22023';
+	elsif at not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then
+		raise exception '% must lie between the years 1970 and 9999', case when names is null then 'at' else 'until' end using errcode = '22023';
+	elsif length(payload) > p.max_payload then
+		raise exception using errcode = '22023', message = format('payload has %s bytes, of %s allowed by max_payload of type %s', length(payload), p.max_payload, {schema}.readable(r.type));
+	elsif length(checkpoint) > 1048576 then
+		raise exception using errcode = '22023', message = format('checkpoint has %s bytes, of 1048576 allowed', length(checkpoint));
+	end if;
+	if payload is not null then
+		r.grp := {schema}.group_with(r, payload, p.keyed);
+		r.search := case when p.searched then {unread} else r.search end;
+	end if;
+	due := case when at is not null then {schema}.next_run(r, {schema}.microseconds(at), now_us) else {none} end;
+	r.ready_at := case
+		when at is null and r.turn = 0 then r.ready_at
+		when at is null then 253402300799000000
+		when r.turn = 0 then {schema}.microseconds(at)
+		else due -- one that holds back others is ready when it is due
+	end;
+	r.state := 1;
+	r.woken_by := null;
+	if adds is not null or waits is not null then
+		select f.children, f.is_met into r.children, is_met from {schema}.family_with(coalesce(was, ''), coalesce(adds, ''), coalesce(waits, '')) f;
+	end if;
+	if names is null then
+		r.expires_at := {none};
+	else
+		select w.signals, w.woken_by into r.signals, r.woken_by from {schema}.wait_of(names, coalesce(r.signals, ''), patience, is_met) w;
+		if r.woken_by is not null then
+			r.state := 2;
+			r.ready_at := now_us;
+			due := coalesce(now_us + nullif(p.queue_timeout, 0), {none});
+		end if;
+		if r.expires_at <> {none} then
+			due := coalesce(least(nullif(due, {none}), r.expires_at), {none});
+		end if;
+	end if;
+	r.turn := least(r.turn, 1);
+	r.due_state := case when r.state = 1 or due <> {none} then r.state end;
+	update {schema}.task t set
+		version = version + 1, state = r.state, owner = null, queued = r.state = 2 and r.turn <> 1, attempt = 0, crashes = 0,
+		ready_at = r.ready_at, next_event_at = due, due_at = case when r.due_state is not null then nullif(due, {none}) end, due_state = r.due_state,
+		expires_at = r.expires_at, updated_at = now_us, turn = r.turn, priority = r.priority + coalesce(r.boost, 0), boost = null,
+		awaits = case when r.woken_by is null then names end, woken_by = r.woken_by,
+		signals = case when names is null then t.signals else r.signals end, children = case when adds is null and waits is null then t.children else r.children end,
+		history = {schema}.with_attempt(r.history, r.attempt, r.started_at, now_us, r.node, 0, null), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
+		payload = case when payload is null then t.payload else {schema}.stored(payload) end, grp = r.grp, search = r.search
+	where t.id = id;
+	if adds is not null then
+		perform {schema}.add_to(id, was, children, wake);
+	end if;
+	if wake then
+		perform {schema}.tell_key(r);
+		perform {schema}.wake(r);
+	end if;
+end $$;
+
+-- begins_wait ends an attempt of a task that waits, see wait_bytes and wait_with_children_bytes.
+create or replace function {schema}.begins_wait(id uuid, version bigint, signals text[], waits jsonb, until timestamptz, payload bytea, checkpoint bytea,
+	result bytea, children jsonb, wake boolean) returns void language plpgsql volatile as $$
+#variable_conflict use_variable
+begin
+	waits := nullif(waits, 'null');
+	if signals = '{}' and waits is null then
+		raise exception 'no name of a signal is given' using errcode = '22023';
+	elsif signals is null and waits is null and jsonb_typeof(children) = 'object' then
+		waits := (select jsonb_agg(jsonb_build_object('name', k)) from jsonb_object_keys(children) k);
+		if jsonb_array_length(waits) > 1 then
+			raise exception 'the children have several names, and it is not said for which it waits' using errcode = '22023';
+		end if;
+	end if;
+	if signals is null and waits is null then
+		raise exception 'no name of a signal or of children is given: the function again has a task run again at a time' using errcode = '22023';
+	end if;
+	perform {schema}.goes_on(id, version, {schema}.names_of(coalesce(signals, '{}'), waits is not null), case when waits is not null then {schema}.waits_of(waits) end,
+		until, payload, checkpoint, result, children, wake);
+end $$;
+
 -- again_bytes ends an attempt and has its task run again, if and only if the transaction commits. The
 -- count of attempts starts again.
 --   id, version   those of the task that the handler got: they name the attempt
@@ -1102,36 +1684,8 @@ end $$;
 create or replace function {schema}.again_bytes(id uuid, version bigint, at timestamptz, payload bytea default null, checkpoint bytea default null,
 	result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
 	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
-#variable_conflict use_variable
-declare
-	r      {schema}.task        := {schema}.attempt_of(id, version);
-	p      {schema}.type_policy := {schema}.rules_of(r.type);
-	now_us constant bigint      := {schema}.microseconds(clock_timestamp());
-	due    bigint;
 begin
-	perform {schema}.check_result(result, r.type, p.max_result);
-	if at is null then
-		raise exception 'at is missing: the function finish has a task done' using errcode = '22023';
-	elsif at not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then
-		raise exception 'at must lie between the years 1970 and 9999' using errcode = '22023';
-	elsif length(payload) > p.max_payload then
-		raise exception using errcode = '22023', message = format('payload has %s bytes, of %s allowed by max_payload of type %s', length(payload), p.max_payload, {schema}.readable(r.type));
-	elsif length(checkpoint) > 1048576 then
-		raise exception using errcode = '22023', message = format('checkpoint has %s bytes, of 1048576 allowed', length(checkpoint));
-	end if;
-	due := {schema}.next_run(r, {schema}.microseconds(at), now_us);
-	update {schema}.task t set
-		version = version + 1, state = 1, owner = null, queued = false, attempt = 0, crashes = 0,
-		ready_at = case when r.turn = 0 then {schema}.microseconds(at) else due end, -- one that holds back others is ready when it is due
-		next_event_at = due, due_at = due, due_state = 1, expires_at = {none}, updated_at = now_us,
-		awaits = null, woken_by = null, turn = least(r.turn, 1), priority = r.priority + coalesce(r.boost, 0), boost = null,
-		history = {schema}.with_attempt(r.history, r.attempt, r.started_at, now_us, r.node, 0, null), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
-		payload = case when payload is null then t.payload else {schema}.stored(payload) end,
-		grp = case when payload is null then t.grp else {schema}.group_with(r, payload, p.keyed) end
-	where t.id = id;
-	if wake then
-		perform {schema}.tell_key(r);
-	end if;
+	perform {schema}.goes_on(id, version, null, null, at, payload, checkpoint, result, null, wake);
 end $$;
 
 -- again is again_bytes for JSON.
@@ -1140,6 +1694,64 @@ create or replace function {schema}.again(id uuid, version bigint, at timestampt
 	set search_path = pg_catalog, pg_temp as $$
 begin
 	perform {schema}.again_bytes(id, version, at, convert_to(payload::text, 'UTF8'), convert_to(checkpoint::text, 'UTF8'), convert_to(result::text, 'UTF8'), wake);
+end $$;
+
+-- again_with_children_bytes is again_bytes for a task that adds children: they are there if and only if the transaction commits.
+--   children   an object whose members are names of children, each with an array of children as in add_with_children
+create or replace function {schema}.again_with_children_bytes(id uuid, version bigint, at timestamptz, children jsonb, payload bytea default null, checkpoint bytea default null,
+	result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+begin
+	perform {schema}.goes_on(id, version, null, null, at, payload, checkpoint, result, coalesce(children, 'null'), wake);
+end $$;
+
+-- again_with_children is again_with_children_bytes for JSON.
+create or replace function {schema}.again_with_children(id uuid, version bigint, at timestamptz, children jsonb, payload jsonb default null, checkpoint jsonb default null,
+	result jsonb default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	perform {schema}.again_with_children_bytes(id, version, at, children, convert_to(payload::text, 'UTF8'), convert_to(checkpoint::text, 'UTF8'), convert_to(result::text, 'UTF8'), wake);
+end $$;
+
+-- wait_bytes ends an attempt and has its task wait, if and only if the transaction commits: for the first signal of these names, for the first
+-- of these waits for children that is over, or until a time.
+--   id, version   those of the task that the handler got: they name the attempt
+--   signals       names of signals; null to wait for none
+--   waits         an array of objects with the name of children and, if it is not for all of them, count, and or_failed; null to wait for no
+--                 children
+--   until         when the task goes on at the latest; null for never
+--   payload, checkpoint, result, wake   as in again_bytes
+create or replace function {schema}.wait_bytes(id uuid, version bigint, signals text[] default null, waits jsonb default null, until timestamptz default null,
+	payload bytea default null, checkpoint bytea default null, result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+begin
+	perform {schema}.begins_wait(id, version, signals, waits, until, payload, checkpoint, result, null, wake);
+end $$;
+
+-- wait is wait_bytes for JSON.
+create or replace function {schema}.wait(id uuid, version bigint, signals text[] default null, waits jsonb default null, until timestamptz default null,
+	payload jsonb default null, checkpoint jsonb default null, result jsonb default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	perform {schema}.wait_bytes(id, version, signals, waits, until, convert_to(payload::text, 'UTF8'), convert_to(checkpoint::text, 'UTF8'), convert_to(result::text, 'UTF8'), wake);
+end $$;
+
+-- wait_with_children_bytes is wait_bytes for a task that adds children: they are there if and only if the transaction commits.
+--   children         as in again_with_children_bytes
+--   signals, waits   both null to wait for all of these children, which have one name then
+create or replace function {schema}.wait_with_children_bytes(id uuid, version bigint, children jsonb, signals text[] default null, waits jsonb default null, until timestamptz default null,
+	payload bytea default null, checkpoint bytea default null, result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+begin
+	perform {schema}.begins_wait(id, version, signals, waits, until, payload, checkpoint, result, coalesce(children, 'null'), wake);
+end $$;
+
+-- wait_with_children is wait_with_children_bytes for JSON.
+create or replace function {schema}.wait_with_children(id uuid, version bigint, children jsonb, signals text[] default null, waits jsonb default null, until timestamptz default null,
+	payload jsonb default null, checkpoint jsonb default null, result jsonb default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	perform {schema}.wait_with_children_bytes(id, version, children, signals, waits, until, convert_to(payload::text, 'UTF8'), convert_to(checkpoint::text, 'UTF8'), convert_to(result::text, 'UTF8'), wake);
 end $$;
 
 -- The ends of attempts that the program makes by one statement.
@@ -1294,6 +1906,68 @@ begin
 		int8send(patience) || int8send(case when woken <> '' then 1 else 0 end) || woken || int8send(n) || kept || seen end;
 end $$;
 
+-- Logs of tasks. Each function locks the row of task_log_size first, so that one changes logs at a time, and its statements see what the one before
+-- has done: a reader misses no piece of a log, and no function waits for another one with a lock.
+
+-- append_logs appends pieces, each of another task, and removes those that are not within the newest bytes of a log.
+create or replace function {schema}.append_logs(most bigint, tasks uuid[], ats bigint[], marks bigint[], pieces bytea[]) returns void language plpgsql volatile as $$
+declare
+	added bigint;
+	gone bigint;
+begin
+	perform from {schema}.task_log_size for no key update;
+	with put as (
+		insert into {schema}.task_log (task, at, mark, total, data)
+		select c.task, greatest(c.at, coalesce(l.at + 1, c.at)), c.mark, coalesce(l.total, 0) + octet_length(c.data), c.data
+		from unnest(tasks, ats, marks, pieces) as c (task, at, mark, data)
+		left join lateral (select at, mark, total from {schema}.task_log t where t.task = c.task order by t.at desc limit 1) l on true
+		where l.mark is distinct from c.mark
+		returning octet_length(data) as size)
+	select coalesce(sum(size), 0) into added from put;
+	with newest as (
+		select l.task, l.at, l.total from unnest(tasks) as c (task)
+		cross join lateral (select t.task, t.at, t.total from {schema}.task_log t where t.task = c.task order by t.at desc limit 1) l
+		where l.total > most),
+	removed as (
+		delete from {schema}.task_log t using newest n
+		where t.task = n.task and t.at < n.at and t.total - octet_length(t.data) < n.total - most
+		returning octet_length(t.data) as size)
+	select coalesce(sum(size), 0) into gone from removed;
+	update {schema}.task_log_size set bytes = bytes + added - gone;
+end $$;
+
+create or replace function {schema}.remove_logs(tasks uuid[]) returns void language plpgsql volatile as $$
+declare
+	gone bigint;
+begin
+	perform from {schema}.task_log_size for no key update;
+	with removed as (delete from {schema}.task_log where task = any(tasks) returning octet_length(data) as size)
+	select coalesce(sum(size), 0) into gone from removed;
+	update {schema}.task_log_size set bytes = bytes - gone where gone <> 0;
+end $$;
+
+-- trim_logs removes the oldest pieces of all logs, at most as many as pieces says, until there are no more bytes than these. It returns how many bytes are left.
+create or replace function {schema}.trim_logs(most bigint, pieces integer) returns bigint language plpgsql volatile as $$
+declare
+	was bigint;
+	gone bigint;
+begin
+	select bytes into was from {schema}.task_log_size;
+	if was <= most then
+		return was;
+	end if;
+	select bytes into was from {schema}.task_log_size for no key update;
+	with oldest as (
+		select task, at, sum(size) over (order by at, task) - size as before from (
+			select task, at, octet_length(data) as size from {schema}.task_log order by at, task limit pieces) o),
+	removed as (
+		delete from {schema}.task_log t using oldest o where t.task = o.task and t.at = o.at and was - o.before > most
+		returning octet_length(t.data) as size)
+	select coalesce(sum(size), 0) into gone from removed;
+	update {schema}.task_log_size set bytes = bytes - gone where gone <> 0;
+	return was - gone;
+end $$;
+
 -- Counting tasks.
 
 create or replace function {schema}.tally_task() returns trigger language plpgsql as $$
@@ -1410,6 +2084,22 @@ from (
 	union all
 	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
 		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone, parent from {schema}.ended) t;
+
+-- The documents that there are. data is the text of bytes, or these escaped if they are no text.
+create or replace view {schema}.documents as
+select e.id, {schema}.readable(e.key) as key, {schema}.readable(e.payload) as data, coalesce(e.payload, '') as bytes, e.version, {schema}.moment(e.created_at) as created_at, {schema}.moment(e.updated_at) as updated_at,
+	{schema}.moment(e.next_event_at) as expires_at, e.shard
+from {schema}.key k join (
+	select id, key, type, version, created_at, updated_at, next_event_at, shard, state, history,
+		case when substring(payload from 1 for 5) = '\x0074650100' then substring(payload from 6) else payload end as payload from {schema}.ended) e on e.id = k.id
+where k.type = 'taskengine.document'::bytea and k.ordering_key = '' and e.type = k.type and e.key = k.key and e.state = 4 and e.history is null
+	and (e.next_event_at = {none} or e.next_event_at > {schema}.microseconds(clock_timestamp()));
+
+-- read_document returns the document of a key, no row if there is none.
+create or replace function {schema}.read_document(key text) returns setof {schema}.documents language sql stable security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+select * from {schema}.documents d where d.id = {schema}.document_id(key)
+$$;
 
 -- A role needs the right to execute a function that acts with the rights of the owner. Rights that were granted stay.
 do $$

@@ -38,7 +38,7 @@ func TestTheNextVersionMigratesTheTablesAndReplacesTheFunctions(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := pgtest.Connect(t, url)
-			pgtest.Exec(t, c, `select "order".add('mail')`, `grant execute on function "order".add(text, jsonb, text, text, integer, timestamptz, timestamptz, jsonb, uuid, boolean) to public`)
+			pgtest.Exec(t, c, `select "order".add('mail')`, `grant execute on function "order".add(text, jsonb, text, text, integer, timestamptz, timestamptz, jsonb, uuid, boolean, uuid[], boolean) to public`)
 			var definers int
 			if err := c.QueryRow(t.Context(), `select count(*) from pg_proc where prosecdef and pronamespace = '"order"'::regnamespace`).Scan(&definers); err != nil {
 				t.Fatal(err)

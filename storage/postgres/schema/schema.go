@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func Name(name string) (string, error) {
 // heavy. The others serve to find tasks.
 const (
 	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, ` +
-		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history, awaits, woken_by, parent`
+		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history, awaits, woken_by, parent, search`
 	heavy   = `signals, children, checkpoint, payload, result`
 	columns = narrow + ", " + heavy + ", due_at, kind, kind_at, due_state, queued"
 )
@@ -66,7 +67,7 @@ func holds(name string) string {
 
 // Fill returns a function that replaces placeholders in SQL: {task} and the other tables by
 // their names in a schema, {schema} by its name and {schema_literal} by its name as a string,
-// {none} by the zero time as a column has it, {shards} by the number of shards, {channel} by the
+// {none} by the zero time as a column has it, {unread} by the search values of a row whose values are not known, {shards} by the number of shards, {channel} by the
 // channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
 // {narrow} is the columns of a task but {heavy}: its signals, children, checkpoint, payload and result. {columns} is all columns of its row.
 // {narrow:t}, {heavy:t} and {columns:t} are the same of the table alias t in the statement: gone, h, page, r, t or was. {holds:t}
@@ -75,13 +76,13 @@ func Fill(name string) func(sql string) string {
 	quoted := pgx.Identifier{name}.Sanitize()
 	pairs := []string{
 		"{schema}", quoted, "{schema_literal}", literal(quoted), "{none}", fmt.Sprint(time.Time{}.UnixMicro()),
-		"{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
+		"{unread}", fmt.Sprintf("'{%d}'::bigint[]", math.MinInt64), "{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
 		"{narrow}", narrow, "{heavy}", heavy, "{columns}", columns, "{slot_pattern}", ended.PartitionPattern(),
 	}
 	for _, t := range []string{"c", "gone", "h", "page", "r", "t", "was"} {
 		pairs = append(pairs, "{narrow:"+t+"}", columnsOf(narrow, t), "{heavy:"+t+"}", columnsOf(heavy, t), "{columns:"+t+"}", columnsOf(columns, t), "{holds:"+t+"}", holds(t))
 	}
-	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {
+	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "task_log", "home", "packed", "tally", "tally_now", "session", "member"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{name, table}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...).Replace

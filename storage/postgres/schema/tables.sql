@@ -42,6 +42,7 @@ create table {schema}.task (
 	woken_by      smallint, -- what ended its newest wait for a signal: 1 a signal, 2 the time, 3 a user; null if nothing, or if an attempt has done its work since
 	parent        bytea,    -- the task that learns of its end: the id of that, the number of this child, and the name of the children that it is one of
 	signals       bytea,    -- how long it may be ready after a wait, the signal that ended the newest wait, those that it keeps, and the ids of earlier ones
+	search        bigint[], -- the hashes of the values of its search attributes, less 2^63; null if it has none
 	children      bytea,    -- how many children it has by their names, how many of them have ended and how, and which; null if it has none
 	checkpoint    bytea,
 	payload       bytea,
@@ -57,9 +58,14 @@ alter table {schema}.task add primary key using index task_pkey;
 create index task_ready on {schema}.task (type, grp, priority, ready_at, seq) where queued;
 create index task_due on {schema}.task (due_state, due_at, id) where due_state is not null;
 
--- Tasks in error, by the kinds of their errors. No index has a column that a grab changes.
+-- Tasks in error, by the kinds of their errors, and for lists. No index has a column that a grab changes.
 create index task_kind on {schema}.task (kind, id) where kind is not null;
 create index task_kind_at on {schema}.task (kind, type, kind_at, id) where kind is not null;
+create index task_error on {schema}.task (id) where due_state = 5;
+create index task_error_type on {schema}.task (type, id) where due_state = 5;
+
+-- Tasks with search attributes, by the hashes of their values.
+create index task_search on {schema}.task using gin (search) where search is not null;
 
 -- The head of each ordering key, the seats behind it, and the rows there that lend their priority. A task that waits for its
 -- time has the due_state 1. It is in the condition because no column is that a grab changes.
@@ -75,6 +81,7 @@ create table {schema}.ended (
 	keep     integer not null
 ) partition by list (keep);
 alter table {schema}.ended add primary key (id, ended_at, keep);
+create index ended_search on {schema}.ended using gin (search) where search is not null;
 
 -- Tasks that have ended and whose own partition of ended is missing: nothing that ends a task makes tables, so that nobody
 -- waits for them, and a task can end while nobody may make tables. The program makes those that it needs, usually before,
@@ -95,6 +102,24 @@ create table {schema}.engine_setting (
 	name  bytea primary key,
 	value bytea not null
 );
+
+-- Logs of tasks in pieces, where nodes keep them here. total is how many bytes the log had with this piece, as if none had been removed.
+create table {schema}.task_log (
+	task  uuid   not null,
+	at    bigint not null,
+	mark  bigint not null, -- of who wrote it
+	total bigint not null,
+	data  bytea  not null,
+	primary key (task, at)
+);
+create index task_log_at on {schema}.task_log (at, task);
+
+-- How many bytes all logs have. Who changes logs locks this row first.
+create table {schema}.task_log_size (
+	one   boolean primary key default true check (one),
+	bytes bigint  not null
+) with (fillfactor = 10);
+insert into {schema}.task_log_size (bytes) values (0);
 
 -- Which shards of the tasks are in this database, by their ids, where several hold the
 -- tasks of one engine: a bit for each. All of them, if there is no row. A constraint of the
@@ -145,10 +170,11 @@ create table {schema}.type_policy (
 	keep_done     bigint  not null, -- 0 is a task that is not kept, -1 one that is kept for ever
 	remember      bigint  not null, -- for how long the key of a task is taken that is done, if that is longer than keep_done
 	max_lateness  bigint  not null, -- how far in the past the time of a task may lie that is added; 0 is no limit
-	inherits      boolean not null  -- whether tasks behind a head lend their priority to it
+	inherits      boolean not null, -- whether tasks behind a head lend their priority to it
+	searched      boolean not null  -- whether it has search attributes: the functions do not read their values
 );
-insert into {schema}.type_policy (type, priority, max_payload, max_result, queue_timeout, total_timeout, keyed, uniq, keep_done, remember, max_lateness, inherits)
-values ('', 5, 1048576, 1048576, 0, 0, '[]', '{}', 604800000000, 0, 0, false);
+insert into {schema}.type_policy (type, priority, max_payload, max_result, queue_timeout, total_timeout, keyed, uniq, keep_done, remember, max_lateness, inherits, searched)
+values ('', 5, 1048576, 1048576, 0, 0, '[]', '{}', 604800000000, 0, 0, false, false);
 
 -- The answer to a request: the task, or the one that has its id or key already; and what the request has done: created,
 -- existing, replaced or already_done.

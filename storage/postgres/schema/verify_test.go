@@ -89,7 +89,7 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 		`alter table "order".task alter shard drop not null`:                    "column task.shard is: smallint storage plain; it should be: smallint not null storage plain",
 		`alter table "order".task alter shard set default 7`:                    "column task.shard is: smallint not null default 7 storage plain; it should",
 		`alter table "order".task add mine int`:                                 "column task.mine should not be there: integer",
-		`alter table "order".ended drop history`:                                "column ended.history is missing: bytea",
+		`alter table "order".ended drop history cascade`:                        "column ended.history is missing: bytea",
 		`alter table "order".task alter payload set storage main`:               "column task.payload is: bytea storage main; it should be: bytea storage external",
 		`alter table "order".task reset (fillfactor)`:                           "table task is: there with autovacuum",
 		`alter table "order".setting set unlogged`:                              "table setting is: unlogged; it should be: there",
@@ -100,7 +100,7 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 		`alter sequence "order".task_seq cache 50`:                              "sequence task_seq is: there bigint from 1 by 1, 1 to 9223372036854775807, cache 50",
 		`create view "order".mine as select id from "order".task`:               "view mine should not be there: there",
 		`create function "order".mine(a int) returns int language sql return 1`: "function mine(a integer) should not be there: returns integer sql volatile",
-		`alter table "order".key drop id; alter table "order".key add id uuid not null; alter table "order".key drop key, add key bytea not null`: "order of columns of key is: type, ordering_key, id, key; it should be: type, ordering_key, key, id",
+		`alter table "order".key drop id cascade; alter table "order".key add id uuid not null; alter table "order".key drop key cascade, add key bytea not null`: "order of columns of key is: type, ordering_key, id, key; it should be: type, ordering_key, key, id",
 	} {
 		t.Run(sql, func(t *testing.T) {
 			url := server.Database(t)

@@ -83,7 +83,7 @@ type fleet struct {
 	disturbed time.Time        // guarded by mu: when an attempt was last ended, or a write last lost, by something else than its handler
 	unclear   time.Time        // guarded by mu: when the clock was last set
 	setBack   int              // guarded by mu: how often it was set back
-	until     time.Time        // guarded by mu: when the present step of the clock ends; zero: it is right
+	moves     int              // guarded by mu: how often a platform may have moved its cursor because of that
 	said      []string         // guarded by mu
 }
 
@@ -169,6 +169,30 @@ func (f *fleet) fail(s *shop, format string, args ...any) {
 
 func (f *fleet) failLocked(s *shop, format string, args ...any) {
 	f.t.Helper()
+	f.failBy(s, func(history []string) []string { return history[max(0, len(history)-60):] }, format, args...)
+}
+
+// failAt fails the test because of an instant, with what happened when slices that have it were last attempted.
+func (f *fleet) failAt(s *shop, at time.Time, format string, args ...any) {
+	f.t.Helper()
+	const around = 90 * time.Minute
+	of := slices.DeleteFunc(slices.Clone(s.order), func(one *slice) bool { return at.Before(one.Start) || !at.Before(one.End) })
+	for _, one := range of {
+		format += "\n\tattempt %d of the slice from %v to %v began at %v and ended at %v, good: %v"
+		args = append(args, one.last.number, one.Start, one.End, one.last.begin.UTC(), one.last.end.UTC(), one.last.isGood)
+	}
+	f.failBy(s, func(history []string) []string {
+		return slices.DeleteFunc(history, func(line string) bool {
+			return !slices.ContainsFunc(of, func(one *slice) bool {
+				return line > one.last.begin.UTC().Add(-around).Format(stamp) && line < one.last.begin.UTC().Add(around).Format(stamp)
+			})
+		})
+	}, format, args...)
+}
+
+// failBy fails the test with a part of the history.
+func (f *fleet) failBy(s *shop, part func([]string) []string, format string, args ...any) {
+	f.t.Helper()
 	if f.t.Failed() {
 		return
 	}
@@ -176,7 +200,7 @@ func (f *fleet) failLocked(s *shop, format string, args ...any) {
 	slices.Sort(history)
 	text := ""
 	if !*flagAll {
-		history = history[max(0, len(history)-60):]
+		history = part(history)
 	}
 	for _, line := range history {
 		text += "\n\t" + line

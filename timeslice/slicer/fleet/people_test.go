@@ -54,10 +54,18 @@ func (f *fleet) replace() {
 
 // stop has no node at all, for an hour or a few.
 func (f *fleet) stop() {
+	f.endAll()
+	time.Sleep(f.span(0, 5*time.Hour))
+	f.openAll()
+}
+
+func (f *fleet) endAll() {
 	for len(f.nodes) > 0 {
 		f.end(f.nodes[0], f.roll(2) == 0)
 	}
-	time.Sleep(f.span(0, 5*time.Hour))
+}
+
+func (f *fleet) openAll() {
 	for range 3 {
 		f.open()
 	}
@@ -78,19 +86,15 @@ func (f *fleet) storm() {
 	f.say("the store is well")
 }
 
-// setClock sets the clock that the nodes share, for some minutes. An instant that is fetched too early is fetched again if the clock is
-// set back by more than it was wrong for.
+// setClock sets the clock that the nodes share, for a while. At times no node is alive when it is set right.
 func (f *fleet) setClock() {
-	by := f.span(time.Hour, 4*time.Hour)
+	by := f.span(10*time.Minute, 4*time.Hour)
 	if f.roll(2) == 0 {
 		by = -by
 	}
 	f.step(by)
-	f.mu.Lock()
-	f.until = time.Now().Add(time.Duration(f.random.IntN(40)) * time.Minute)
-	end := f.until
-	f.mu.Unlock()
-	for time.Now().Before(end) {
+	time.Sleep(noticed)
+	for end := time.Now().Add(f.span(0, 2*time.Hour)); time.Now().Before(end); {
 		switch f.roll(3) {
 		case 0:
 			f.order()
@@ -100,10 +104,55 @@ func (f *fleet) setClock() {
 		time.Sleep(f.span(0, 10*time.Minute))
 		f.look()
 	}
+	if f.roll(4) == 0 {
+		f.stopWhile(func() { f.step(0) })
+		return
+	}
 	f.step(0)
+	time.Sleep(noticed)
+}
+
+// noticed is how long after the clock was set a node has noticed.
+const noticed = 3 * time.Second
+
+// stopWhile has no node while set sets the clock. If none is alive until the right time has passed the last runs of all platforms, no node can
+// know that slices were fetched too early.
+func (f *fleet) stopWhile(set func()) {
+	ran := f.lastRun()
+	f.endAll()
+	time.Sleep(f.span(0, 3*time.Hour))
+	wasAhead := f.ahead.Load() > 0
+	set()
+	time.Sleep(f.span(0, time.Hour))
 	f.mu.Lock()
-	f.until = time.Time{}
+	f.moves++ // a platform may run before the source knows
+	if wasAhead && time.Until(ran) < 10*time.Second {
+		for _, s := range f.shops {
+			for _, one := range s.early {
+				s.inTime.add(one[0], one[1])
+			}
+		}
+	}
 	f.mu.Unlock()
+	f.openAll()
+}
+
+// lastRun returns when a platform has last run, by the clock of that time.
+func (f *fleet) lastRun() (ran time.Time) {
+	n := f.nodes[f.roll(len(f.nodes))]
+	for _, s := range f.all() {
+		f.eventually("look at "+s.name, func(ctx context.Context) error {
+			now, err := n.sources.Get(ctx, n.engine, timeslice.Platform{Source: "orders", Name: s.name})
+			if err == nil && now.State.Ran.After(ran) {
+				ran = now.State.Ran
+			}
+			if errors.Is(err, slicer.ErrUnknown) { // no configuration has had it yet
+				return nil
+			}
+			return err
+		})
+	}
+	return ran
 }
 
 // step sets the clock.
@@ -112,6 +161,12 @@ func (f *fleet) step(ahead time.Duration) {
 	defer f.mu.Unlock()
 	if f.ahead.Load() > int64(ahead) {
 		f.setBack++
+		f.moves++
+	}
+	if ahead > 0 {
+		for _, s := range f.shops {
+			s.early = nil
+		}
 	}
 	f.ahead.Store(int64(ahead))
 	f.unclear = time.Now()
@@ -139,7 +194,7 @@ func (f *fleet) order() {
 		err = n.sources.Remove(ctx, n.engine, p, by)
 	case 5, 6:
 		what = "is added"
-		err = n.sources.Add(ctx, n.engine, "orders", s.name, by)
+		err = n.sources.Add(ctx, n.engine, timeslice.Platform{Source: "orders", Name: s.name}, nil, by)
 	case 7, 8:
 		values := map[string]string{
 			"interval": f.pick("", "2m", "7m", "30m"), "max_open": f.pick("", "1", "40"), "order": f.pick("", "parallel", "in_order"), "breaker": f.pick("", "0", "3"),

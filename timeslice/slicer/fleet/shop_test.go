@@ -28,6 +28,7 @@ type shop struct {
 	isEarly  bool      // a clock that was ahead has added it: it begins when its cursor first runs by the right clock
 	fetched  line      // what was fetched, or need not be
 	inTime   line      // likewise, after it had passed
+	early    line      // what was fetched before that, since the clock was last set ahead
 	slices   map[task.ID]*slice
 	order    []*slice // of slices
 	resets   int
@@ -192,9 +193,17 @@ func (f *fleet) ended(n *node, s *shop, one *slice, w timeslice.Work, err error)
 		return
 	}
 	s.fetched.add(w.Start, w.End)
-	if !now.Before(w.End.Add(-timeslice.Tolerance)) {
+	passed := one.last.begin.Add(timeslice.Tolerance - s.lag) // everything before it had become visible
+	switch {
+	case !passed.Before(w.End):
 		s.inTime.add(w.Start, w.End)
-	} else {
+	case passed.After(w.Start):
+		s.inTime.add(w.Start, passed)
+		s.early.add(passed, w.End)
+	default:
+		s.early.add(w.Start, w.End)
+	}
+	if passed.Before(w.End) {
 		s.tell("%v to %v was fetched before its end", w.Start.Format(stamp), w.End.Format(stamp))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/timeslice/slicer"
 )
 
-// slack is how much later than due an attempt may begin, if nothing is in its way: another node may have to be told of it.
+// slack is how much later than due an attempt may begin, if nothing is in its way: another node may have to learn of it.
 const slack = 3 * time.Second
 
 // mayBegin checks that an attempt may begin. It is called with mu held.
@@ -70,7 +70,7 @@ func (f *fleet) witness(s *shop, now *slicer.Status) {
 	if at, is := s.fetched.gap(s.due, low); is && !s.due.IsZero() {
 		f.failLocked(s, "the low-water mark is %v, and %v was not fetched: %+v", low.UTC(), at.UTC(), now.State)
 	}
-	if most := uint64(s.resets + f.setBack); now.State.Epoch > most {
+	if most := uint64(s.resets + f.moves); now.State.Epoch > most {
 		f.failLocked(s, "the cursor was moved %d times, of %d", now.State.Epoch, most)
 	}
 }
@@ -90,7 +90,9 @@ func (f *fleet) calm() {
 	})
 	for _, s := range f.all() {
 		p := timeslice.Platform{Source: "orders", Name: s.name}
-		f.eventually("add "+s.name, func(ctx context.Context) error { return n.sources.Add(ctx, n.engine, "orders", s.name, by) })
+		f.eventually("add "+s.name, func(ctx context.Context) error {
+			return n.sources.Add(ctx, n.engine, timeslice.Platform{Source: "orders", Name: s.name}, nil, by)
+		})
 		f.eventually("resume "+s.name, func(ctx context.Context) error { return n.sources.Resume(ctx, n.engine, p, by) })
 	}
 	time.Sleep(time.Hour) // the breaker tries again after half an hour at most
@@ -120,8 +122,11 @@ func (f *fleet) judge() {
 			f.fail(s, "the low-water mark is %v: %+v", low.UTC(), now.State)
 		}
 		f.mu.Lock()
-		if at, is := s.inTime.gap(s.due, low); is {
-			f.failLocked(s, "%v was not fetched after it had passed", at.UTC())
+		if s.due.IsZero() && len(s.order) > 0 {
+			f.failLocked(s, "it has no beginning, and %d slices", len(s.order))
+		}
+		if at, is := s.inTime.gap(s.due, low); is && !s.due.IsZero() {
+			f.failAt(s, at, "%v was not fetched after it had passed", at.UTC())
 		}
 		slicesMade += len(s.order)
 		f.mu.Unlock()

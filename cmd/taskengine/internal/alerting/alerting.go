@@ -68,8 +68,10 @@ type Alerting struct {
 }
 
 // Start runs the alerts that a configuration names. The caller stops them.
-func Start(c Config) *Alerting {
-	a := &Alerting{config: c, targets: make(map[string]target.Target), store: duty.NewStore(settingsOf(c.Store)), stop: func() {}}
+func Start(c Config) *Alerting { return startWith(c, duty.NewStore(settingsOf(c.Store))) }
+
+func startWith(c Config, store *duty.Store) *Alerting {
+	a := &Alerting{config: c, targets: make(map[string]target.Target), store: store, stop: func() {}}
 	for _, name := range slices.Sorted(maps.Keys(c.Config.Alerts.Targets)) {
 		t := c.Config.Alerts.Targets[name]
 		a.targets[name] = targetOf(t, c.Log.With("target", name))

@@ -20,18 +20,10 @@ import (
 // testPatience is how long a test of a target may take.
 const testPatience = 25 * time.Second
 
-// managed implements the API of the alerts of a node.
+// managed implements [server.Alerts] by the alerts of one configuration.
 type managed struct{ *Alerting }
 
 var _ server.Alerts = managed{}
-
-// Managed returns the API of the alerts; nil if the configuration has none.
-func (a *Alerting) Managed() server.Alerts {
-	if !a.isConfigured() {
-		return nil
-	}
-	return managed{a}
-}
 
 // List implements [server.Alerts]. While the coordinator of nodes with stores of their own cannot be read, it lists the
 // alerts of this node.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,9 +28,14 @@ func (f *bulkFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.where, "where", "", "all tasks that this filter selects, in place of ID")
 	cmd.Flags().StringSliceVar(&f.types, "type", nil, "with --where: only tasks of this type; may be given more than once")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --where: only say which tasks it would change")
-	cmd.Flags().Var(&f.rate, "rate", "with --where: at most so many tasks in a time, such as 50/s")
-	cmd.Flags().BoolVar(&f.detach, "detach", false, "with --where: do not wait for the end of the job")
-	cmd.Flags().StringVar(&f.name, "name", "", "with --where: the name of the job; the same command with it starts no second job")
+	f.addJob(cmd, "with --where: ")
+}
+
+// addJob adds the flags of the job. Their descriptions begin with when.
+func (f *bulkFlags) addJob(cmd *cobra.Command, when string) {
+	cmd.Flags().Var(&f.rate, "rate", when+"at most so many tasks in a time, such as 50/s")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, when+"do not wait for the end of the job")
+	cmd.Flags().StringVar(&f.name, "name", "", when+"the name of the job; the same command with it starts no second job")
 }
 
 // check returns an error unless either ids or a filter is given.
@@ -91,8 +97,8 @@ func paceText(perSecond float64) string {
 	return units.Digits(perSecond*3600) + "/h"
 }
 
-// orderBulk previews or starts a job, and waits for its end.
-func (a *app) orderBulk(cmd *cobra.Command, c *client, f *bulkFlags, o *taskenginev1.BulkOrder) error {
+// orderBulk previews or starts a job, and waits for its end. It is an error if the job was not for all of the tasks with ids, if these are given.
+func (a *app) orderBulk(cmd *cobra.Command, c *client, f *bulkFlags, o *taskenginev1.BulkOrder, ids ...string) error {
 	if f.dryRun {
 		res, err := call(cmd.Context(), c, c.PreviewBulkJob, &taskenginev1.PreviewBulkJobRequest{Order: o})
 		if err != nil {
@@ -109,7 +115,11 @@ func (a *app) orderBulk(cmd *cobra.Command, c *client, f *bulkFlags, o *taskengi
 		return a.showJobs(j)
 	}
 	a.note("bulk job %s: %s %s; it goes on if this command ends", j.GetName(), j.GetVerb(), counted(j.GetTotal(), j.GetTotalComplete()))
-	return a.waitForJob(cmd, c, j)
+	err = a.waitForJob(cmd, c, j)
+	if missing := int64(len(ids)) - j.GetTotal(); err == nil && missing > 0 {
+		return exit.Errorf(exit.NotFound, "%d of %d tasks do not exist, or were erased before", missing, len(ids))
+	}
+	return err
 }
 
 // counted shows how many tasks there are, with their unit.
@@ -144,6 +154,15 @@ func (a *app) showPreview(o *taskenginev1.BulkOrder, res *taskenginev1.PreviewBu
 	}
 	if _, err := fmt.Fprintf(a.stdout, "%s would be changed by %s%s\n", counted(res.GetTasks(), res.GetComplete()), clean(o.GetVerb()), clean(in)); err != nil {
 		return err
+	}
+	for _, reason := range slices.Sorted(maps.Keys(res.GetLeft())) {
+		what := "would stay as before"
+		if o.GetVerb() == "set" {
+			what = "could not be undone"
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s %s: %s\n", counted(res.GetLeft()[reason], true), what, clean(reason)); err != nil {
+			return err
+		}
 	}
 	a.note("the filter is: %s\ntasks that were read: %d", res.GetWhere(), res.GetRead())
 	if kinds := res.GetKinds(); len(kinds) > 0 {
@@ -241,6 +260,7 @@ func (a *app) showJob(j *taskenginev1.BulkJob) error {
 	field("verb", j.GetVerb())
 	field("phase", j.GetPhase())
 	field("problem", j.GetProblem())
+	field("undoes", j.GetUndoes())
 	field("where", j.GetWhere())
 	field("reason", j.GetReason())
 	field("at", when(j.GetAt()))
@@ -254,7 +274,7 @@ func (a *app) showJob(j *taskenginev1.BulkJob) error {
 	field("skipped", fmt.Sprintf("%d, which were gone or did not match any more", j.GetSkipped()))
 	field("refused", fmt.Sprint(j.GetRefused()))
 	if n := j.GetUnclear(); n > 0 {
-		field("unclear", fmt.Sprintf("%d, which changed again before a node, after the stop of one, could tell whether the job had changed them", n))
+		field("unclear", fmt.Sprintf("%d, of which a node that died has left open whether the job has changed them", n))
 	}
 	field("read", fmt.Sprint(j.GetRead()))
 	field("task", j.GetTaskId())

@@ -102,6 +102,17 @@ func newBulkStop(a *app) *cobra.Command {
 		})
 }
 
+func newBulkUndo(a *app) *cobra.Command {
+	var f bulkFlags
+	cmd := newBulk(a, "undo NAME", "Give tasks back what they had before a bulk job, which has ended, changed them, unless they have changed since",
+		func(cmd *cobra.Command, c *client, args []string) error {
+			return a.orderBulk(cmd, c, &f, &taskenginev1.BulkOrder{Verb: "undo", Job: args[0]})
+		})
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say which tasks it would change, and how many stay as they are, and why")
+	f.addJob(cmd, "")
+	return cmd
+}
+
 func newBulkRate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "rate NAME RATE", Short: "Change how fast a bulk job is, such as 50/s; none is as fast as possible", Args: cobra.ExactArgs(2),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -59,8 +60,26 @@ func (a *app) dial() (*client, error) {
 		return nil, err
 	}
 	c := &client{address: at, http: &http.Client{Transport: bearer{transport, token}}}
-	c.TaskServiceClient = taskenginev1connect.NewTaskServiceClient(c.http, base)
+	var options []connect.ClientOption
+	if isOnThisMachine(at, base) {
+		transport.DisableCompression = true
+		options = append(options, connect.WithAcceptCompression("gzip", nil, nil)) // it takes longer than to send the response as it is
+	}
+	c.TaskServiceClient = taskenginev1connect.NewTaskServiceClient(c.http, base, options...)
 	return c, nil
+}
+
+// isOnThisMachine reports whether the node at an address, with the URL base, is reached without a network.
+func isOnThisMachine(at, base string) bool {
+	if _, ok := address.Socket(at); ok {
+		return true
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // token returns the token that the node may want; "" is none.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +100,34 @@ func TestACommandUsesNoProxy(t *testing.T) {
 	defer c.Close()
 	if c.http.Transport.(bearer).Proxy != nil {
 		t.Error("the connections have a proxy")
+	}
+}
+
+func TestResponsesOfThisMachineAreNotCompressed(t *testing.T) {
+	asked := make(chan []string, 1)
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Values("Accept-Encoding")
+		w.Header().Set("Content-Type", "application/proto")
+	}))
+	defer node.Close()
+	a := &app{address: node.URL, env: func(string) (string, bool) { return "", false }}
+	c, err := a.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.List(t.Context(), &taskenginev1.ListRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(<-asked, ","); strings.Contains(got, "gzip") {
+		t.Errorf("a response is accepted with %s", got)
+	}
+	for base, want := range map[string]bool{"http://127.0.0.1:7420": true, "http://[::1]:7420": true, "https://localhost:7420": true, "http://10.0.0.1:7420": false, "http://node:7420": false} {
+		if got := isOnThisMachine(base, base); got != want {
+			t.Errorf("%s is on this machine: %v", base, got)
+		}
+	}
+	if !isOnThisMachine("unix:/run/api.sock", "http://node") {
+		t.Error("a socket is not on this machine")
 	}
 }

@@ -49,6 +49,7 @@ func (a *app) runDev(ctx context.Context, flags *configFlags) error {
 	log := a.newLog(cfg.Node.Log)
 	n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg)}
 	if flags.file == "" {
+		cfg.UI = config.DefaultUI()
 		addSamples(n)
 		log.Info("try: taskengine task add echo --data '{\"hello\": \"world\"}' --wait")
 	}

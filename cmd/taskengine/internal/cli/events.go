@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -18,8 +17,9 @@ func newEvents(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Show changes of tasks as they are made",
-		Long: `Show the changes of tasks that the node makes, one in a line, as they come: the task as it is after
-each change. If the node restarts, the command waits for it.
+		Long: `Show the changes of tasks that the nodes of a cluster make, one in a line, as they come: the task as it
+is after each change. If a node does not answer, a line says so, and its changes come later. If the node
+that was asked stops, the command goes on at another address, or waits for it.
 
 --since takes a cursor, which each event has in JSON, a time, or a duration such as 1h. If the node does not
 have all changes since then, a line says so, and the tasks follow that have changed meanwhile, as the store
@@ -41,16 +41,14 @@ has them now. --live leaves these out.
 
 // follow shows events until ctx ends.
 func (a *app) follow(ctx context.Context, c *client, req *taskenginev1.EventsRequest) error {
-	isNoted := false
 	s := &streams[taskenginev1.EventsResponse]{
 		node: waiter{client: c},
 		open: func(ctx context.Context) (*connect.ServerStreamForClient[taskenginev1.EventsResponse], error) {
 			return c.Events(ctx, req)
 		},
 		show: func(res *taskenginev1.EventsResponse) (complete bool, err error) {
-			if others := res.GetOtherNodes(); len(others) > 0 && !isNoted {
-				isNoted = true
-				a.note("these are the changes of node %s; --address has those of another one: %s", clean(res.GetNode()), clean(strings.Join(others, ", ")))
+			if err := a.showSilent(res.GetSilent()); err != nil {
+				return false, err
 			}
 			if err := a.showGap(res.GetGap()); err != nil {
 				return false, err
@@ -65,6 +63,22 @@ func (a *app) follow(ctx context.Context, c *client, req *taskenginev1.EventsReq
 		},
 	}
 	return s.run(ctx)
+}
+
+// showSilent shows the nodes that do not answer.
+func (a *app) showSilent(nodes []*taskenginev1.SilentNode) error {
+	for _, n := range nodes {
+		if !a.json() {
+			a.note("node %s does not answer, and its changes come later: %s", clean(n.GetNode()), clean(n.GetProblem()))
+			continue
+		}
+		o := messageJSON(n)
+		o.set("kind", "silent")
+		if err := a.printJSON(o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) showGap(g *taskenginev1.EventGap) error {

@@ -81,6 +81,13 @@ func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
 		"refused": {
 			`{"finishes": [{"run_id": 0, "refused": {"message": "tired"}}]}`, 1, "", []string{"refused: the task was not begun", "tired"}, nil,
 		},
+		"documents": {
+			`{"reads": [{"run_id": 0, "number": 1, "key": "stock/a"}],
+				"finishes": [{"run_id": 0, "result": "", "documents": [{"key": "stock/a", "data": "Nw==", "replaces": 0}, {"key": "stock/b", "delete": true}]}]}`,
+			0, "",
+			[]string{`the document "stock/a", which does not exist`, `with the document "stock/a": 1 bytes, "7"`, `without the document "stock/b"`},
+			object{"verdict": "done"},
+		},
 		"reports": {
 			`{"progress": [{"run_id": 0, "done": 3, "total": 7, "message": "pages"}], "checkpoints": [{"run_id": 0, "data": "cDM="}],
 				"logs": [{"run_id": 0, "level": -4, "message": "a line", "fields": {"k": "v"}}], "finishes": [{"run_id": 0, "result": ""}]}`,

@@ -62,7 +62,7 @@ standard error. The exit code is 1 unless the task is done.
 			defer stop()
 			log := textLog(a.stderr, slog.LevelDebug, a.colourful())
 			return a.try(ctx, &t, given, plugins.Config{
-				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: t.maxResult.bytes, MaxPayload: t.maxPayload.bytes, Liveness: t.silence(), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: t.maxResult.bytes, MaxPayload: t.maxPayload.bytes, Liveness: t.silence(), MayWrite: []string{"*"}, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 			})
 		},
 	}
@@ -181,7 +181,10 @@ func (a *app) try(ctx context.Context, t *trial, given *task.Task, c plugins.Con
 // teller prints the reports of a handler before its attempt ends.
 type teller struct{ *app }
 
-var _ task.Reporter = (*teller)(nil)
+var (
+	_ task.Reporter       = (*teller)(nil)
+	_ task.DocumentReader = (*teller)(nil)
+)
 
 func (t *teller) Progress(p task.Progress) {
 	of := ""
@@ -194,6 +197,12 @@ func (t *teller) Progress(p task.Progress) {
 func (t *teller) Checkpoint(data []byte) error {
 	t.note("checkpoint: %d bytes, %.60q", len(data), data)
 	return nil
+}
+
+// ReadDocument implements [task.DocumentReader]: there is no document.
+func (t *teller) ReadDocument(key string) (task.Document, error) {
+	t.note("read of the document %.80q, which does not exist here", key)
+	return task.Document{Key: key}, nil
 }
 
 // Log does nothing: the host's own log has the line, too.
@@ -262,13 +271,23 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	return exit.Errorf(exit.Failure, "%s: %s", name, meaning)
 }
 
-// noteRerun prints the payload and checkpoint of the next run.
+// noteRerun prints the payload and checkpoint of the next run, and the documents that are written.
 func (a *app) noteRerun(r *task.Rerun) {
 	if r != nil && r.Payload != nil {
 		a.note("with the payload: %d bytes, %.60q", len(*r.Payload), *r.Payload)
 	}
 	if r != nil && r.Checkpoint != nil {
 		a.note("with the checkpoint: %d bytes, %.60q", len(*r.Checkpoint), *r.Checkpoint)
+	}
+	if r == nil {
+		return
+	}
+	for i := range r.Documents {
+		if d := &r.Documents[i]; d.Delete {
+			a.note("without the document %.80q", d.Key)
+		} else {
+			a.note("with the document %.80q: %d bytes, %.60q", d.Key, len(d.Data), d.Data)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -35,6 +34,8 @@ type jsonField struct {
 func messageJSON(m proto.Message) (o jsonObject) {
 	r := m.ProtoReflect()
 	fields := r.Descriptor().Fields()
+	o = make(jsonObject, 0, fields.Len()+2)
+	add := func(name string, value any) { o = append(o, jsonField{name, value}) }
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		name, v := string(f.Name()), r.Get(f)
@@ -44,20 +45,20 @@ func messageJSON(m proto.Message) (o jsonObject) {
 			for i := range list {
 				list[i] = valueJSON(f, v.List().Get(i))
 			}
-			o.set(name, list)
+			add(name, list)
 		case f.IsMap():
 			values := make(map[string]any, v.Map().Len())
 			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 				values[k.String()] = valueJSON(f.MapValue(), v)
 				return true
 			})
-			o.set(name, values)
+			add(name, values)
 		case f.HasPresence() && !r.Has(f):
 		case f.Kind() == protoreflect.BytesKind:
 			o.setBytes(name, v.Bytes())
 		case f.Kind() == protoreflect.StringKind && v.String() == "" && !f.HasPresence():
 		default:
-			o.set(name, valueJSON(f, v))
+			add(name, valueJSON(f, v))
 		}
 	}
 	return o
@@ -109,26 +110,7 @@ func (o jsonObject) without(names ...string) jsonObject {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (o jsonObject) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	for i, f := range o {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if err := e.Encode(f.name); err != nil {
-			return nil, err
-		}
-		b.WriteByte(':')
-		if err := e.Encode(f.value); err != nil {
-			return nil, err
-		}
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
+func (o jsonObject) MarshalJSON() ([]byte, error) { return o.append(nil) }
 
 // textOf returns bytes that are text, and "" for others.
 func textOf(b []byte) string {
@@ -150,16 +132,20 @@ func bytesToJSON(b []byte) (json.RawMessage, string) {
 }
 
 // printMessage writes a message of the API as one line of JSON.
-func (a *app) printMessage(m proto.Message) error { return a.printJSON(messageJSON(m)) }
+func (a *app) printMessage(m proto.Message) error { return printMessages(a, []proto.Message{m}) }
 
 // printMessages writes messages of the API, each as one line of JSON.
 func printMessages[M proto.Message](a *app, all []M) error {
+	var lines []byte
 	for _, m := range all {
-		if err := a.printMessage(m); err != nil {
+		var err error
+		if lines, err = messageJSON(m).append(lines); err != nil {
 			return err
 		}
+		lines = append(lines, '\n')
 	}
-	return nil
+	_, err := terminal.JSONWriter(a.stdout).Write(lines)
+	return err
 }
 
 // printJSON writes a value as one line of JSON.

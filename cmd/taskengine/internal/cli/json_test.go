@@ -18,7 +18,7 @@ import (
 
 func TestAMessageInJSONIsTheContract(t *testing.T) {
 	at := func(s int64) *timestamppb.Timestamp { return timestamppb.New(time.Unix(s, 5000)) }
-	const none = `"version":0,"attempt":0,"crashes":0,"priority":0,"headers":{},"history":[],"tombstone":false,"awaits":[],"kept_signals":[],"children":[]}`
+	const none = `"version":0,"attempt":0,"crashes":0,"priority":0,"headers":{},"history":[],"tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]}`
 	for name, c := range map[string]struct {
 		message proto.Message
 		want    string
@@ -33,7 +33,7 @@ func TestAMessageInJSONIsTheContract(t *testing.T) {
 			`"expires_at":"1970-01-01T00:00:04.000005Z","started_at":"1970-01-01T00:00:05.000005Z","updated_at":"1970-01-01T00:00:06.000005Z",` +
 			`"payload":{"n":1.0},"result_base64":"dGV4dA==","result_text":"text","error":"e",` +
 			`"history":[{"number":1,"started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","outcome":"errored","error":"e","node":"m"}],` +
-			`"progress":{"done":3,"total":0,"at":"1970-01-01T00:00:01.000005Z"},"checkpoint_base64":"/w==","turn":"behind","tombstone":false,"node":"n","awaits":[],"kept_signals":[],"children":[]}`},
+			`"progress":{"done":3,"total":0,"at":"1970-01-01T00:00:01.000005Z"},"checkpoint_base64":"/w==","turn":"behind","tombstone":false,"node":"n","awaits":[],"kept_signals":[],"children":[],"followers":[]}`},
 		"absent":     {(*taskenginev1.Task)(nil), "{" + none},
 		"optional":   {&taskenginev1.Task{InheritedPriority: new(uint32(0))}, "{" + strings.Replace(none, `"tombstone"`, `"inherited_priority":0,"tombstone"`, 1)},
 		"nested":     {&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}}, `{"task":{"id":"i",` + none + `,"reasons":[],"waits":[],"silent":[]}`},

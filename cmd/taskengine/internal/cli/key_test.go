@@ -98,14 +98,14 @@ func TestAnOrderingKeyInJSONIsTheContract(t *testing.T) {
 	const task = `"version":0,"attempt":0,"crashes":0,"priority":0,`
 	const parts = `"headers":{},"history":[],`
 	for line, want := range map[string]string{
-		"list": `{"key":"a","head":{"id":"i","type":"t","state":"error",` + task + `"ordering_key":"a","headers":{},"error":"no","history":[],"turn":"head","tombstone":false,"awaits":[],"kept_signals":[],"children":[]},"behind":1000,"behind_truncated":true,"oldest_ready_at":"1970-01-01T00:00:02Z"}` + "\n" +
+		"list": `{"key":"a","head":{"id":"i","type":"t","state":"error",` + task + `"ordering_key":"a","headers":{},"error":"no","history":[],"turn":"head","tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]},"behind":1000,"behind_truncated":true,"oldest_ready_at":"1970-01-01T00:00:02Z"}` + "\n" +
 			`{"key":"b","behind":1,"behind_truncated":false,"oldest_ready_at":"1970-01-01T00:00:02Z"}` + "\n" +
 			`{"key":"c","behind":0,"behind_truncated":false}` + "\n",
-		"show a": `{"id":"i",` + task + parts + `"turn":"head","tombstone":false,"awaits":[],"kept_signals":[],"children":[]}` + "\n" +
-			`{"id":"j",` + task + parts + `"turn":"behind","tombstone":false,"awaits":[],"kept_signals":[],"children":[]}` + "\n" +
-			`{"id":"k",` + task + parts + `"turn":"behind","tombstone":false,"awaits":[],"kept_signals":[],"children":[]}` + "\n",
-		"resume a": `{"id":"i","state":"submitted",` + task + parts + `"tombstone":false,"awaits":[],"kept_signals":[],"children":[]}` + "\n",
-		"skip a":   `{"id":"i","state":"failed",` + task + parts + `"tombstone":false,"awaits":[],"kept_signals":[],"children":[]}` + "\n",
+		"show a": `{"id":"i",` + task + parts + `"turn":"head","tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]}` + "\n" +
+			`{"id":"j",` + task + parts + `"turn":"behind","tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]}` + "\n" +
+			`{"id":"k",` + task + parts + `"turn":"behind","tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]}` + "\n",
+		"resume a": `{"id":"i","state":"submitted",` + task + parts + `"tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]}` + "\n",
+		"skip a":   `{"id":"i","state":"failed",` + task + parts + `"tombstone":false,"awaits":[],"kept_signals":[],"children":[],"followers":[]}` + "\n",
 	} {
 		if r := new(keyNode).on(t, append(strings.Fields("-o json key"), strings.Fields(line)...)...); r.stdout != want {
 			t.Errorf("%s writes\n%s, want\n%s", line, r.stdout, want)

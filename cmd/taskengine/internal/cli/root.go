@@ -39,13 +39,15 @@ func newRoot(a *app) *cobra.Command {
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
 	root.AddCommand(
 		newRun(a), newDev(a), newTestServer(a),
-		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigDiff(a), newConfigSchema(a)),
+		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigDiff(a), newConfigApply(a), newConfigSchema(a)),
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
-			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSet(a), newTaskDelete(a), newTaskSignal(a)),
-		newErrors(a), newEvents(a),
+			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSet(a), newTaskDelete(a), newTaskErase(a), newTaskSignal(a)),
+		newErrors(a), newEvents(a), newTop(a),
 		group("bulk", "Look at bulk jobs, which change many tasks on the server, and pause and stop them",
-			newBulkList(a), newBulkShow(a), newBulkWait(a), newBulkPause(a), newBulkContinue(a), newBulkRate(a), newBulkStop(a)),
+			newBulkList(a), newBulkShow(a), newBulkWait(a), newBulkPause(a), newBulkContinue(a), newBulkRate(a), newBulkStop(a), newBulkUndo(a)),
+		group("document", "Look at documents, which tasks share, and write and delete them",
+			newDocumentGet(a), newDocumentList(a), newDocumentSet(a), newDocumentDelete(a)),
 		group("key", "Look at ordering keys, and go on after an error of one",
 			newKeyList(a), newKeyShow(a), newKeyResume(a), newKeySkip(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
@@ -62,7 +64,7 @@ func newRoot(a *app) *cobra.Command {
 			newWorkflowSubmit(a), newWorkflowShow(a), newWorkflowCancel(a), newWorkflowRetry(a)),
 		completed(group("source", "Look at sources of tasks, such as topics of Kafka and time slices of platforms, and order them",
 			newSourceList(a), newSourceShow(a), newSourcePause(a), newSourceResume(a), newSourceSeek(a),
-			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceReset(a), newSourceRetry(a)), a.completeSource),
+			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceApply(a), newSourceExport(a), newSourceReset(a), newSourceRetry(a)), a.completeSource),
 		group("token", "Make, list and revoke the tokens of clients, which the cluster keeps, or a file",
 			newTokenAdd(a), newTokenList(a), newTokenRevoke(a), newTokenRotate(a), newTokenCreate(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
@@ -112,8 +114,9 @@ const exitCodesHelp = `Exit codes:
      done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
-  4  there is no such task, ordering key, limit, schedule, silence, token or target of alerts
-  5  conflict: the task, the limit or the schedule has changed
+  4  there is no such task, document, ordering key, limit, schedule, silence, token or target of
+     alerts
+  5  conflict: the task, the document, the limit or the schedule has changed
   6  not allowed: by the state of the task, or by the token
   7  the node cannot be reached or is stopping, or the time is over
   8  the backlog of a type is full, also after waiting for room: nothing was added

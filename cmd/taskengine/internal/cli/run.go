@@ -30,10 +30,10 @@ SIGTERM and SIGINT stop it: it takes no more tasks, waits for running tasks for 
 drain_timeout, and ends. A second signal ends it at once: running tasks are cancelled, and run
 again when the node is back. No accepted task is lost.
 
-SIGHUP reloads the configuration file: redaction, schedules, and the plugins, each of which gets new
-processes that replace the old ones without failing a task. Other changes of the file need a restart,
-and the log names them. An invalid file changes nothing. taskengine config diff says what takes
-which.`,
+SIGHUP reloads the configuration file: most settings of types and limits, retention, handlers that run
+commands and requests, alerts, redaction, schedules, and the plugins, each of which gets new processes
+that replace the old ones without failing a task. Other changes of the file need a restart, and the log
+names them. An invalid file changes nothing. taskengine config diff says what takes which.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.asFirstProcess(func() error { return a.runNode(cmd.Context(), &flags) })

@@ -68,13 +68,16 @@ func (w *sourceWait) until(ctx context.Context, what string, waits func() (order
 // newSourceEdit returns a command that gives an order to a source of either kind or to a platform, waits until it is carried out, and
 // shows what has the order.
 func newSourceEdit(a *app, verb, short, long string, topics func(ctx context.Context, c *client, name, reason string) (*taskenginev1.Source, error),
-	slices func(ctx context.Context, c *client, n sliceName, reason string) (sliceOutcome, error),
+	slices func(ctx context.Context, c *client, n sliceName, o *sliceOrder) (sliceOutcome, error),
 ) *cobra.Command {
 	var o sliceOrder
-	return o.add(&cobra.Command{
+	return o.addPrefix(o.add(&cobra.Command{
 		Use: verb + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := parseSliceName(args[0])
+			if err == nil {
+				err = o.check(cmd, n)
+			}
 			if err != nil {
 				return err
 			}
@@ -85,11 +88,14 @@ func newSourceEdit(a *app, verb, short, long string, topics func(ctx context.Con
 					return err
 				}
 				if ofSlices {
-					out, err := slices(ctx, c, n, o.reason)
+					out, err := slices(ctx, c, n, &o)
 					if err != nil {
 						return err
 					}
 					return a.showSliceOutcome(ctx, c, n, out, &o)
+				}
+				if o.prefix != "" {
+					return exit.Errorf(exit.Usage, "--prefix is for the platforms of a source of time slices, and %s is none", clean(n.source))
 				}
 				s, err := topics(ctx, c, n.source, o.reason)
 				if err == nil {
@@ -101,7 +107,7 @@ func newSourceEdit(a *app, verb, short, long string, topics func(ctx context.Con
 				return a.showSourceRows(s)
 			})
 		},
-	})
+	}))
 }
 
 // showSourceRows writes sources as rows, or each as a line of JSON.

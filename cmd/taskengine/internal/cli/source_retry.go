@@ -12,14 +12,14 @@ import (
 func newSourceRetry(a *app) *cobra.Command {
 	var from, until instant
 	cmd := newSliceEdit(a, "retry NAME", "Run failed slices again",
-		`Run the failed slices of a platform, SOURCE/PLATFORM, again, or those of all platforms of a source: all of
-them, or the ones with a part in the range of --from and --until.`, false,
+		`Run the failed slices of a platform, SOURCE/PLATFORM, again, or those of all platforms of a source, or of those
+with names that begin with --prefix: all of them, or the ones with a part in the range of --from and --until.`, false,
 		func(ctx context.Context, c *client, n sliceName, o *sliceOrder) (sliceOutcome, error) {
 			if from.message() != nil && until.message() != nil && !from.message().AsTime().Before(until.message().AsTime()) {
 				return sliceOutcome{}, exit.Errorf(exit.Usage, "--until is not after --from")
 			}
 			res, err := call(ctx, c, c.RetrySlices, &taskenginev1.RetrySlicesRequest{
-				Source: n.source, Platform: n.platform, From: from.message(), Until: until.message(), By: operator(), Reason: o.reason,
+				Source: n.source, Platform: n.platform, Prefix: o.prefix, From: from.message(), Until: until.message(), By: operator(), Reason: o.reason,
 			})
 			return sliceOutcome{res.GetPlatform(), res.GetPlatforms(), res.GetOnlyOn()}, err
 		})

@@ -92,6 +92,7 @@ func sliceSourceText(s *taskenginev1.SliceSource) string {
 	f := new(facts)
 	f.add("source", s.GetName())
 	f.add("type", s.GetType())
+	f.add("version", fmt.Sprint(s.GetVersion()))
 	f.add("only on", s.GetOnlyOn())
 	f.add("platforms", fmt.Sprintf("%d; stopped %d, paused %d, with a problem %d", s.GetPlatformCount(), s.GetStopped(), s.GetPaused(), s.GetProblems()))
 	f.add("low-water", when(s.GetLowWater()))
@@ -158,6 +159,7 @@ func platformText(p *taskenginev1.Platform) string {
 	f.add("source", p.GetSource())
 	f.add("platform", p.GetName())
 	f.add("state", platformState(p))
+	f.add("version", fmt.Sprint(p.GetVersion()))
 	if v := p.GetPaused(); v != nil {
 		f.add("paused", strings.TrimSuffix("since "+when(v.GetSince())+": "+v.GetReason(), ": "))
 	}

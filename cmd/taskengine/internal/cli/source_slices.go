@@ -29,6 +29,15 @@ func parseSliceName(arg string) (n sliceName, err error) {
 	return n, nil
 }
 
+// parseSource returns the source that an argument names.
+func parseSource(arg string) (string, error) {
+	n, err := parseSliceName(arg)
+	if err == nil && n.platform != "" {
+		err = exit.Errorf(exit.Usage, "%.80q is a platform; name its source", arg)
+	}
+	return n.source, err
+}
+
 // String returns the argument.
 func (n sliceName) String() string { return strings.TrimSuffix(n.source+"/"+n.platform, "/") }
 
@@ -54,6 +63,7 @@ type sliceOutcome struct {
 // sliceOrder has the flags of commands that give orders for time slices.
 type sliceOrder struct {
 	reason string
+	prefix string // of the platforms, for an order to a source
 	wait   sourceWait
 }
 
@@ -62,15 +72,35 @@ func (o *sliceOrder) add(cmd *cobra.Command) *cobra.Command {
 	return o.wait.add(cmd)
 }
 
+// addPrefix adds the flag of orders that many platforms can have.
+func (o *sliceOrder) addPrefix(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&o.prefix, "prefix", "", "of a source of time slices, only platforms with names that begin with it")
+	return cmd
+}
+
+// check returns an error if NAME is a platform and there is a prefix.
+func (o *sliceOrder) check(cmd *cobra.Command, n sliceName) error {
+	switch isGiven := cmd.Flags().Changed("prefix"); {
+	case isGiven && o.prefix == "":
+		return exit.Errorf(exit.Usage, "--prefix is empty; without it, the order is for all platforms of a source")
+	case isGiven && n.platform != "":
+		return exit.Errorf(exit.Usage, "--prefix is for the platforms of a source, and %s is one platform", clean(n.String()))
+	}
+	return nil
+}
+
 // newSliceEdit returns a command that gives an order for time slices, waits until it is carried out, and shows what it has changed. onlyPlatform
 // says that a source cannot have the order.
 func newSliceEdit(a *app, use, short, long string, onlyPlatform bool, do func(ctx context.Context, c *client, n sliceName, o *sliceOrder) (sliceOutcome, error)) *cobra.Command {
 	var o sliceOrder
-	return o.add(&cobra.Command{
+	cmd := o.add(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := parseSliceName(args[0])
 			if err != nil {
+				return err
+			}
+			if err := o.check(cmd, n); err != nil {
 				return err
 			}
 			if onlyPlatform && n.platform == "" {
@@ -85,6 +115,10 @@ func newSliceEdit(a *app, use, short, long string, onlyPlatform bool, do func(ct
 			})
 		},
 	})
+	if !onlyPlatform {
+		o.addPrefix(cmd)
+	}
+	return cmd
 }
 
 // showSliceOutcome waits until an order is carried out, and shows the platform. For an order to all platforms of a source it shows how many

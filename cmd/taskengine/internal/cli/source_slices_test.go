@@ -31,6 +31,7 @@ type sliceNode struct {
 func aPlatform(name string) *taskenginev1.Platform {
 	return &taskenginev1.Platform{
 		Source: "orders", Name: name, Cursor: aTime, LowWater: aTime, CursorLag: durationpb.New(90 * time.Second), Running: 1, Failed: 2, Made: 9, Done: 6, TaskId: "t1",
+		Version: 7, Own: map[string]string{"interval": "1m0s"}, Configured: name == "a",
 		Settings: []*taskenginev1.SliceSetting{{Name: "interval", Value: "1m0s", From: "own"}},
 		Slices:   []*taskenginev1.OpenSlice{{Start: aTime, End: aTime, FailedAt: aTime, TaskId: "t2"}},
 		History:  []*taskenginev1.SliceChange{{At: aTime, By: "anna", What: "pause: holidays"}},
@@ -105,6 +106,22 @@ func (n *sliceNode) AddPlatform(_ context.Context, req *taskenginev1.AddPlatform
 	return &taskenginev1.AddPlatformResponse{Platform: n.ordered(req)}, nil
 }
 
+func (n *sliceNode) ApplyPlatforms(_ context.Context, req *taskenginev1.ApplyPlatformsRequest) (*taskenginev1.ApplyPlatformsResponse, error) {
+	n.asked = append(n.asked, req)
+	res := &taskenginev1.ApplyPlatformsResponse{}
+	for _, r := range req.GetPlatforms() {
+		one := &taskenginev1.AppliedPlatform{Name: r.GetName(), Outcome: "updated", Version: 8}
+		switch r.GetName() {
+		case "same":
+			one.Outcome, one.Version = "unchanged", 7
+		case "refused":
+			one = &taskenginev1.AppliedPlatform{Name: "refused", Code: "aborted", Error: "the platform has changed"}
+		}
+		res.Platforms = append(res.Platforms, one)
+	}
+	return res, nil
+}
+
 func (n *sliceNode) RemovePlatform(_ context.Context, req *taskenginev1.RemovePlatformRequest) (*taskenginev1.RemovePlatformResponse, error) {
 	return &taskenginev1.RemovePlatformResponse{Platform: n.ordered(req)}, nil
 }
@@ -127,10 +144,16 @@ func (n *sliceNode) RetrySlices(_ context.Context, req *taskenginev1.RetrySlices
 
 func (n *sliceNode) on(t *testing.T, line string) result {
 	t.Helper()
+	return n.with(t, "", line)
+}
+
+// with runs a subcommand of source with a standard input.
+func (n *sliceNode) with(t *testing.T, stdin, line string) result {
+	t.Helper()
 	_, h := taskenginev1connect.NewTaskServiceHandler(n)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	return cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, "", append([]string{"source"}, strings.Fields(line)...)...)
+	return cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, stdin, append([]string{"source"}, strings.Fields(line)...)...)
 }
 
 func TestSlicesAreOrderedAsTheFlagsSay(t *testing.T) {
@@ -139,6 +162,16 @@ func TestSlicesAreOrderedAsTheFlagsSay(t *testing.T) {
 		"set orders/a interval=5m lag= --reason r": &taskenginev1.SetSlicesRequest{Source: "orders", Platform: "a", By: by, Reason: "r", Values: map[string]string{"interval": "5m", "lag": ""}},
 		"set orders start=a=b":                     &taskenginev1.SetSlicesRequest{Source: "orders", By: by, Values: map[string]string{"start": "a=b"}},
 		"add orders/d --reason r":                  &taskenginev1.AddPlatformRequest{Source: "orders", Platform: "d", By: by, Reason: "r"},
+		"add orders/d interval=5m start=a":         &taskenginev1.AddPlatformRequest{Source: "orders", Platform: "d", By: by, Values: map[string]string{"interval": "5m", "start": "a"}},
+		"pause orders --prefix eu- --reason r":     &taskenginev1.PauseSlicesRequest{Source: "orders", Prefix: "eu-", By: by, Reason: "r"},
+		"resume orders --prefix eu-":               &taskenginev1.ResumeSlicesRequest{Source: "orders", Prefix: "eu-", By: by},
+		"retry orders --prefix eu-":                &taskenginev1.RetrySlicesRequest{Source: "orders", Prefix: "eu-", By: by},
+		"set orders --prefix b lag=1s": &taskenginev1.ApplyPlatformsRequest{
+			Source: "orders", By: by, Platforms: []*taskenginev1.PlatformRow{{Name: "b", Values: map[string]string{"lag": "1s"}, IfVersion: new(uint64(7))}},
+		},
+		"remove orders --prefix c --reason r --dry-run": &taskenginev1.ApplyPlatformsRequest{
+			Source: "orders", By: by, Reason: "r", DryRun: true, Platforms: []*taskenginev1.PlatformRow{{Name: "c", Removed: true, IfVersion: new(uint64(7))}},
+		},
 		"remove orders/a --reason r":               &taskenginev1.RemovePlatformRequest{Source: "orders", Platform: "a", By: by, Reason: "r"},
 		"pause orders/a --reason r":                &taskenginev1.PauseSlicesRequest{Source: "orders", Platform: "a", By: by, Reason: "r"},
 		"pause orders":                             &taskenginev1.PauseSlicesRequest{Source: "orders", By: by},
@@ -162,6 +195,8 @@ func TestSlicesAreOrderedAsTheFlagsSay(t *testing.T) {
 	for _, line := range []string{
 		"set orders", "set orders interval", "set orders =5m", "set orders lag=1s lag=2s", "set / lag=1s", "set orders/ lag=1s", "add orders", "remove orders", "reset orders/a",
 		"reset orders --to 2026-01-01T00:00:00Z", "retry orders/a --from 2026-01-01T00:00:00Z --until 2026-01-01T00:00:00Z", "show orders --limit 0", "pause /a",
+		"pause orders/a --prefix a", "set orders/a --prefix a lag=1s", "remove orders/a --prefix a", "retry orders --prefix=", "pause records --prefix a", "remove orders/a --dry-run",
+		"add orders/a lag", "apply orders", "apply orders/a --file -", "apply orders --file none", "apply orders --file - --prefix a", "apply orders --file - --prune", "export orders/a",
 	} {
 		n := new(sliceNode)
 		if r := n.on(t, line); r.code != exit.Usage || len(n.asked) > 0 {
@@ -193,8 +228,10 @@ func TestSourcesOfSlicesAreShown(t *testing.T) {
 		"show orders":               {"3; stopped 1", "lag=3s (live)", "PLATFORM ", "\na ", "\nb ", "\nc "},
 		"show orders --limit 1":     {"\na "},
 		"show orders --prefix b":    {"\nb "},
-		"show orders/a":             {"interval=1m0s (own)", "by anna: pause: holidays", "failed", "t2", "made 9, done 6"},
+		"show orders/a":             {"version    7", "interval=1m0s (own)", "by anna: pause: holidays", "failed", "t2", "made 9, done 6"},
 		"pause orders/a":            {"PLATFORM", "active"},
+		"export orders":             {`{"name":"a","values":{"interval":"1m0s"},"version":7}` + "\n" + `{"name":"b",`, `{"name":"c",`},
+		"export orders --prefix b":  {`{"name":"b",`},
 		"show orders -o json":       {`"platforms":[{"source":"orders","name":"a"`, `"values":[{"name":"lag","value":"3s","from":"live"}]`, `"name":"c"`},
 		"show orders/a -o json":     {`"slices":[{"start":"2026-03-28T01:30:00Z"`, `"task_id":"t2"}]`},
 		"list -o json":              {`{"name":"all",`, `{"name":"orders","type":"fetch","platform_count":3,`},

@@ -81,6 +81,10 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	if p := t.GetParent(); p != nil {
 		field("parent", fmt.Sprintf("%s, whose child %d %q it is", p.GetId(), p.GetIndex(), p.GetName()))
 	}
+	if after := t.GetAfter(); after != nil {
+		field("after", afterText(after))
+	}
+	field("followed by", strings.Join(t.GetFollowers(), ", "))
 	field("created", when(t.GetCreatedAt()))
 	field("ready", when(t.GetReadyAt()))
 	field("started", when(t.GetStartedAt()))
@@ -120,20 +124,50 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 		field("checkpoint", fmt.Sprintf("%d bytes for the next attempt", n))
 	}
 	for _, h := range t.GetHistory() {
-		took := h.GetEndedAt().AsTime().Sub(h.GetStartedAt().AsTime())
-		on := ""
-		if h.GetNode() != "" {
-			on = " on " + h.GetNode()
+		if h.GetOutcome() == task.Erased.String() {
+			field("erased", doneBy(h))
+			continue
 		}
-		field("history", fmt.Sprintf("attempt %d %s%s at %s after %s: %s",
-			h.GetNumber(), h.GetOutcome(), on, when(h.GetEndedAt()), units.Span(took), h.GetError()))
+		field("history", attemptText(h))
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err
 }
 
+// attemptText words an entry of a history.
+func attemptText(h *taskenginev1.Attempt) string {
+	if h.GetOutcome() == task.Edited.String() {
+		return fmt.Sprintf("edited %s: %s", doneBy(h), h.GetError())
+	}
+	took := h.GetEndedAt().AsTime().Sub(h.GetStartedAt().AsTime())
+	on := ""
+	if h.GetNode() != "" {
+		on = " on " + h.GetNode()
+	}
+	return fmt.Sprintf("attempt %d %s%s at %s after %s: %s", h.GetNumber(), h.GetOutcome(), on, when(h.GetEndedAt()), units.Span(took), h.GetError())
+}
+
+// doneBy words when and by whom a task was changed.
+func doneBy(h *taskenginev1.Attempt) string {
+	text := "at " + when(h.GetEndedAt())
+	if h.GetBy() != "" {
+		text += " by " + h.GetBy()
+	}
+	if h.GetJob() != "" {
+		text += ", by the bulk job " + h.GetJob()
+	}
+	return text
+}
+
 // awaited words what a task waits for.
 func awaited(t *taskenginev1.Task) string {
+	if after := t.GetAfter(); slices.Contains(t.GetAwaits(), task.AfterSet) {
+		left := len(after.GetTasks()) - int(after.GetDone()+after.GetFailed()+after.GetCancelled())
+		if after.GetAny() {
+			return fmt.Sprintf("%d of %d tasks to end, after which it runs", left, len(after.GetTasks()))
+		}
+		return fmt.Sprintf("%d of %d tasks to be done, after which it runs", left, len(after.GetTasks()))
+	}
 	if !slices.Contains(t.GetAwaits(), task.AwaitsChildren) {
 		return "the signal " + strings.Join(t.GetAwaits(), " or ")
 	}
@@ -156,6 +190,12 @@ func awaited(t *taskenginev1.Task) string {
 		return "children"
 	}
 	return strings.Join(waits, ", or ")
+}
+
+// afterText words after which tasks one runs, and how many of them have ended.
+func afterText(a *taskenginev1.After) string {
+	return fmt.Sprintf("%s: %d done, %d failed, %d cancelled, %d have not ended", strings.Join(a.GetTasks(), ", "), a.GetDone(), a.GetFailed(), a.GetCancelled(),
+		len(a.GetTasks())-int(a.GetDone()+a.GetFailed()+a.GetCancelled()))
 }
 
 // childrenText words how many children of one name have ended, and how.

@@ -23,6 +23,8 @@ type addFlags struct {
 	priority                   uint32
 	in                         duration
 	at, expiresAt              instant
+	after                      []string
+	afterAny                   bool
 	wait                       bool
 	timeout                    duration
 	file                       string
@@ -47,7 +49,7 @@ JSON object:
   {"type": "mail", "data": {"to": "a@example.com"}, "key": "m-1"}
 
 Its fields are type, data (any JSON) or payload_base64 (any bytes), id, key, ordering_key,
-priority, at, in, expires_at and headers. TYPE is that of lines without one. Invalid lines are
+priority, at, in, expires_at, headers, after and after_any. TYPE is that of lines without one. Invalid lines are
 reported with their numbers and left out. The same file may be loaded again: lines with an id
 or a key are not added twice.
 
@@ -84,6 +86,8 @@ a --key, goes on.`,
 	flags.Var(&f.in, "in", "not before so long from now, such as 90s or 2d")
 	flags.Var(&f.at, "at", "not before this time, such as 2026-12-24T18:00:00Z")
 	flags.Var(&f.expiresAt, "expires-at", "too late from this time on")
+	flags.StringSliceVar(&f.after, "after", nil, "run when the tasks with these ids are done, ID or ID,ID; if one of them fails or is cancelled, the task is cancelled")
+	flags.BoolVar(&f.afterAny, "after-any", false, "with --after: run when these tasks have ended, however")
 	flags.StringArrayVar(&f.headers, "header", nil, "k=v, carried along; may be given more than once")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the task to end, and show it")
 	flags.Var(&f.timeout, "timeout", "how long to wait; without it, for ever")
@@ -99,7 +103,7 @@ a --key, goes on.`,
 // onlyWithoutFile refuses the flags that say something about one task.
 func onlyWithoutFile(cmd *cobra.Command) error {
 	for _, name := range []string{
-		"data", "id", "key", "ordering-key", "priority", "in", "at", "expires-at", "header", "wait", "timeout",
+		"data", "id", "key", "ordering-key", "priority", "in", "at", "expires-at", "after", "after-any", "header", "wait", "timeout",
 	} {
 		if cmd.Flags().Changed(name) {
 			return exit.Errorf(exit.Usage, "--%s does not go with --file: say it in the lines", name)
@@ -204,7 +208,7 @@ func (f *addFlags) task(cmd *cobra.Command, stdin io.Reader, typ string) (*taske
 	changed := cmd.Flags().Changed
 	t := &taskenginev1.NewTask{
 		Id: f.id, Type: typ, Key: f.key, OrderingKey: f.orderingKey,
-		At: f.at.message(), ExpiresAt: f.expiresAt.message(),
+		At: f.at.message(), ExpiresAt: f.expiresAt.message(), After: f.after, AfterAny: f.afterAny,
 	}
 	if changed("priority") {
 		t.Priority = &f.priority

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,17 +62,23 @@ func fieldsOfFilters() string {
 
 func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
 	var rows []*taskenginev1.Task
-	for p.more() {
-		tasks, err := p.next(cmd)
-		if err != nil {
-			return err
+	ctx, cancel := context.WithCancel(cmd.Context())
+	read := p.ahead(ctx)
+	defer func() { // then the request has ended
+		cancel()
+		for range read {
 		}
-		if !a.json() {
-			rows = append(rows, tasks...)
-			continue
-		}
-		if err := a.showTasks(tasks...); err != nil {
-			return err
+	}()
+	for got := range read {
+		switch {
+		case got.err != nil:
+			return got.err
+		case !a.json():
+			rows = append(rows, got.tasks...)
+		default:
+			if err := a.showTasks(got.tasks...); err != nil {
+				return err
+			}
 		}
 	}
 	if p.token != "" {
@@ -103,12 +110,38 @@ type pages struct {
 
 func (p *pages) more() bool { return (p.all || p.left > 0) && (!p.begun || p.token != "") }
 
-func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
+// page is a page of a list, or why there is none.
+type page struct {
+	tasks []*taskenginev1.Task
+	err   error
+}
+
+// ahead reads the pages up to the last one or an error, each while the one before is written. Nothing else uses p until they are all read.
+func (p *pages) ahead(ctx context.Context) <-chan page {
+	read := make(chan page)
+	go func() {
+		defer close(read)
+		for p.more() {
+			tasks, err := p.next(ctx)
+			select {
+			case read <- page{tasks, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return read
+}
+
+func (p *pages) next(ctx context.Context) ([]*taskenginev1.Task, error) {
 	limit := server.MaxList
 	if !p.all {
 		limit = min(limit, p.left)
 	}
-	res, err := call(cmd.Context(), p.client, p.client.List, &taskenginev1.ListRequest{
+	res, err := call(ctx, p.client, p.client.List, &taskenginev1.ListRequest{
 		States: p.filter.states, Types: p.filter.types, Limit: uint32(limit), PageToken: p.token, Key: p.key, Where: p.where,
 	})
 	if err != nil {

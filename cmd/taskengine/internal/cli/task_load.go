@@ -42,6 +42,8 @@ type line struct {
 	In            *duration         `json:"in"`
 	ExpiresAt     *instant          `json:"expires_at"`
 	Headers       map[string]string `json:"headers"`
+	After         []string          `json:"after"`
+	AfterAny      bool              `json:"after_any"`
 }
 
 // parseLine reads a line; typ is the type if the line names none.
@@ -67,6 +69,7 @@ func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
 	t := &taskenginev1.NewTask{
 		Id: l.ID, Type: l.Type, Key: l.Key, OrderingKey: l.OrderingKey, Priority: l.Priority,
 		At: l.At.message(), In: l.In.message(), ExpiresAt: l.ExpiresAt.message(), Headers: l.Headers,
+		After: l.After, AfterAny: l.AfterAny,
 	}
 	switch {
 	case l.Data != nil && l.PayloadBase64 != nil:

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,18 +58,34 @@ func (a *app) showTree(res *taskenginev1.TreeResponse, now time.Time) error {
 	if a.json() {
 		err = printMessages(a, res.GetTasks())
 	} else {
-		rows := make([][]string, len(res.GetTasks()))
+		rows, head := make([][]string, len(res.GetTasks())), append([]string{"CHILD"}, taskHead...)
+		if slices.ContainsFunc(res.GetTasks(), func(one *taskenginev1.TreeTask) bool { return one.GetTask().GetAfter() != nil }) {
+			head = append(head, "AFTER")
+		}
 		for i, one := range res.GetTasks() {
 			place := ""
 			if p := one.GetTask().GetParent(); p != nil && one.GetDepth() > 0 {
 				place = fmt.Sprintf("%s%s %d", strings.Repeat("  ", int(one.GetDepth())-1), p.GetName(), p.GetIndex())
 			}
 			rows[i] = append([]string{place}, taskRow(one.GetTask(), now)...)
+			if len(rows[i]) < len(head) {
+				rows[i] = append(rows[i], firstIDs(one.GetTask().GetAfter().GetTasks()))
+			}
 		}
-		err = a.printTable(append([]string{"CHILD"}, taskHead...), rows, "VERSION", "ATTEMPT", "NEXT")
+		err = a.printTable(head, rows, "VERSION", "ATTEMPT", "NEXT")
 	}
 	if err == nil && res.GetNextPageToken() != "" {
 		a.note("only %d tasks are shown: give a higher --limit, or the ID of a task below", len(res.GetTasks()))
 	}
 	return err
+}
+
+// firstIDs returns the first of some ids, and how many others there are.
+func firstIDs(ids []string) string {
+	const most = 3
+	text := strings.Join(ids[:min(len(ids), most)], ", ")
+	if len(ids) > most {
+		text += fmt.Sprintf(" and %d more", len(ids)-most)
+	}
+	return text
 }

@@ -20,6 +20,13 @@ type treeNode struct {
 }
 
 func (*treeNode) Tree(_ context.Context, req *taskenginev1.TreeRequest) (*taskenginev1.TreeResponse, error) {
+	if req.GetId() == "late" {
+		return &taskenginev1.TreeResponse{Tasks: []*taskenginev1.TreeTask{
+			{Task: &taskenginev1.Task{Id: "late", Type: "t", State: "waiting", After: &taskenginev1.After{Tasks: []string{"a", "b"}}}},
+			{Depth: 1, Task: &taskenginev1.Task{Id: "l", Type: "t", State: "done", Parent: &taskenginev1.Parent{Id: "late", Name: "p"}}},
+			{Depth: 1, Task: &taskenginev1.Task{Id: "m", Type: "t", State: "done", Parent: &taskenginev1.Parent{Id: "late", Name: "p", Index: 1}, After: &taskenginev1.After{Tasks: []string{"a", "b", "c", "d", "e"}}}},
+		}}, nil
+	}
 	if req.GetId() != "i" {
 		return nil, connect.NewError(connect.CodeNotFound, nil)
 	}
@@ -111,7 +118,9 @@ func TestATreeIsShownAndCancelled(t *testing.T) {
 	}{
 		"tree i":                      {exit.OK, "\n-         i   t     error  0        0        -    -\npage 7    j   t     error  0        0        -    -\n  line 0  k   t     error  0        0        -    -\n", ""},
 		"tree i --limit 2":            {exit.OK, "CHILD", "only 2 tasks are shown"},
-		"tree i --output json":        {exit.OK, `"parent":{"id":"j","name":"line","index":0},"children":[]},"depth":2}` + "\n", ""},
+		"tree i --output json":        {exit.OK, `"parent":{"id":"j","name":"line","index":0},"children":[],"followers":[]},"depth":2}` + "\n", ""},
+		"tree late":                   {exit.OK, "late  t     waiting  0        0        -    -     -      a, b\np 0    l     t     done     0        0        -    -     -\np 1    m     t     done     0        0        -    -     -      a, b, c and 2 more\n", ""},
+		"tree late --output json":     {exit.OK, `"after":{"tasks":["a","b"]`, ""},
 		"tree none":                   {exit.NotFound, "", "none"},
 		"cancel i --tree":             {exit.OK, "40 tasks were cancelled\n", ""},
 		"cancel far --tree":           {exit.Failure, "40 tasks were cancelled\n", "3 tasks that have not ended were not found"},
@@ -121,7 +130,7 @@ func TestATreeIsShownAndCancelled(t *testing.T) {
 	} {
 		got := cli(t, env, "", append([]string{"task"}, strings.Fields(args)...)...)
 		stdout := got.stdout
-		if args == "tree i" {
+		if args == "tree i" || args == "tree late" {
 			stdout = trimRows(stdout)
 		}
 		if got.code != want.code || !strings.Contains(stdout, want.stdout) || !strings.Contains(got.stderr, want.said) {

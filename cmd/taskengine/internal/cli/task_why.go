@@ -80,7 +80,7 @@ func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 			fmt.Fprintf(&b, " (%s %s)", untilWord(r.GetCode()), units.Span(until.AsTime().Sub(now)))
 		}
 		b.WriteByte('\n')
-		if holders := r.GetHolders(); len(holders) > 0 && r.GetCode() != "children" { // its text has them
+		if holders := r.GetHolders(); len(holders) > 0 && r.GetCode() != "children" && r.GetCode() != "after" { // its text has them
 			fmt.Fprintf(&b, "  %-10s  held by %s\n", "", clean(strings.Join(holders, ", ")))
 		}
 	}

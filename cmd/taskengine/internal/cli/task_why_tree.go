@@ -79,7 +79,7 @@ func (w *whyTree) one(res *taskenginev1.WhyResponse, depth int) error {
 // waitedFor returns the ids of tasks that have to end before the one of an answer runs.
 func waitedFor(res *taskenginev1.WhyResponse) (ids []string) {
 	for _, r := range res.GetReasons() {
-		if r.GetCode() == "children" {
+		if r.GetCode() == "children" || r.GetCode() == "after" {
 			ids = append(ids, r.GetHolders()...)
 		}
 		if r.GetHead() != "" {

@@ -78,7 +78,10 @@ func forTests(c *config.Config) {
 	for name, t := range c.Types {
 		t.Handler, t.Nodes = name, nil
 		c.Types[name] = t
-		c.Handlers[name] = config.Handler{Remote: &config.Remote{Liveness: time.Hour, Grace: 10 * time.Second}} // a debugger may stop the test
+		c.Handlers[name] = config.Handler{Remote: &config.Remote{
+			Liveness: time.Hour, Grace: 10 * time.Second, // a debugger may stop the test
+			Documents: config.Documents{MayWrite: []string{"*"}},
+		}}
 	}
 }
 

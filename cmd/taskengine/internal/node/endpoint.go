@@ -47,6 +47,14 @@ func (n *Node) encryption(section string, l config.Listener) (*tls.Config, error
 	return c, nil
 }
 
+// scheme returns how URLs of the API begin.
+func (p *parts) scheme() string {
+	if p.node.Config.API.TLS.Cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
 func (e *endpoint) address() string {
 	if e.listener == nil {
 		return ""

@@ -211,7 +211,8 @@ func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Confi
 		MaxPayload:   largest(c, name, func(t config.Type) int { return t.MaxPayload }),
 		MinProcesses: least, MaxProcesses: p.Processes.Max, Idle: p.Processes.Idle, PerTask: p.PerTask,
 		MaxTasks: p.Replace.Tasks, MaxAge: p.Replace.Age, MaxRSS: int64(p.Replace.RSS), User: p.User, SHA256: p.SHA256,
-		Limits: plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
+		Limits:  plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
+		MayRead: p.Documents.MayRead, MayWrite: p.Documents.MayWrite,
 	}
 }
 
@@ -236,7 +237,7 @@ func execConfig(e *config.Exec, log *slog.Logger) handlers.ExecConfig {
 	return handlers.ExecConfig{
 		Command: e.Command, Input: input, Dir: e.Dir, Env: reveal(e.Env), PassEnv: e.PassEnv,
 		MaxOutput: e.MaxOutput, Grace: e.Grace, User: e.User, Log: log,
-		MaxAnswer: e.MaxAnswer, MayAdd: e.MayAdd, MaySignal: e.MaySignal,
+		MaxAnswer: e.MaxAnswer, MayAdd: e.MayAdd, MaySignal: e.MaySignal, MayWrite: e.MayWrite,
 		Limits: handlers.Limits{Memory: int64(e.Limits.Memory), CPU: e.Limits.CPU, Processes: e.Limits.Processes},
 	}
 }
@@ -245,7 +246,7 @@ func httpConfig(h *config.HTTP, newConnections bool) handlers.HTTPConfig {
 	return handlers.HTTPConfig{
 		URL: h.URL.Reveal(), Method: h.Method, Headers: reveal(h.Headers),
 		Timeout: h.Timeout, MaxResponse: h.MaxResponse, NewConnections: newConnections,
-		Envelope: h.Envelope, MayAdd: h.MayAdd, MaySignal: h.MaySignal,
+		Envelope: h.Envelope, MayAdd: h.MayAdd, MaySignal: h.MaySignal, MayWrite: h.MayWrite,
 	}
 }
 

@@ -62,6 +62,9 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 		return err
 	}
 	n.health.Started(p.engine, p.handlers.Status)
+	if ui := n.Config.UI; ui.On && p.api.address() != "" {
+		n.Log.Info("the dashboard is served", "url", p.scheme()+"://"+p.api.address()+ui.Path)
+	}
 	n.Log.Info("ready", "api", p.api.address(), "socket", p.socket.address(), "admin", p.admin.address(), "node", n.Name,
 		"storage", n.storage(), "types", len(p.handlers.byType), "version", n.Build.Version)
 	n.Manager.Ready()
@@ -79,7 +82,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 	err = n.serve(stop, p)
 	n.Manager.Stopping()
 	p.service.Drain()
-	p.alerts.Stop() // a node that stops looks as if something were wrong with it
+	p.alerts.Load().Stop() // a node that stops looks as if something were wrong with it
 	p.sources.Stop()
 	return errors.Join(err, n.drain(hurry, p.engine))
 }
@@ -89,6 +92,7 @@ func (n *Node) serve(stop context.Context, p *parts) error {
 	serving, over := context.WithCancel(stop)
 	var all sync.WaitGroup
 	all.Go(func() { n.reloadAsAsked(serving, p) })
+	all.Go(func() { n.metrics.WatchActivity(serving) })
 	all.Go(func() { n.metrics.WatchSchedules(serving, p.engine) })
 	all.Go(func() { n.metrics.WatchSlices(serving, p.engine, p.slices) })
 	defer all.Wait()

@@ -23,6 +23,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/dashboard"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/redact"
 	"github.com/taskengine/taskengine/kafka/consume"
@@ -56,12 +57,18 @@ type parts struct {
 	audit    *slog.Logger       // nil for none
 	stop     func(reason error) // drains the node
 	engine   *engine.Engine
-	alerts   *alerting.Alerting
+	alerts   *alerting.Current
+	planner  *planner
 	service  *server.API
 	api      *endpoint // of service
 	socket   *endpoint // likewise
 
 	opened []part // in the order of opening
+
+	reloads chan reloadRequest // of clients; nobody receives while the node does not serve
+
+	inForce *config.Config // by the last reload, or as at the start; owned by the goroutine that reloads
+	file    *config.Config // as it was last read, likewise
 }
 
 // part is an open part and how it is closed.
@@ -172,7 +179,7 @@ func (p *parts) openStore(ctx context.Context) (err error) {
 // openHandlers opens the log of the tasks and the handlers.
 func (p *parts) openHandlers(ctx context.Context) (err error) {
 	n := p.node
-	if p.taskLog, err = openTaskLog(n.Config, n.Log); err != nil {
+	if p.taskLog, err = openTaskLog(n.Config, p.store, n.Name, n.Log); err != nil {
 		return err
 	}
 	p.add("the task log", p.taskLog.close)
@@ -221,6 +228,9 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	policies.Types[schedule.Type] = scheduler.TypePolicy()
 	policies.Types[workflow.Type] = runner.TypePolicy()
 	p.addSources(policies.Types, p.handlers.byType)
+	p.planner = &planner{file: n.Config.UI.Plan, store: n.Config.Storage.Driver.String()}
+	p.planner.policies.Store(&policies)
+	p.inForce, p.file, p.reloads = n.Config, n.Config, make(chan reloadRequest)
 	conf := engine.Config{
 		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Version: n.Build.Version, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
@@ -243,7 +253,8 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
 	n.metrics.Watch(p.engine, p.handlers.Status)
 	n.metrics.WatchSources(p.shownSources())
-	p.followSchedules()
+	p.background("the schedules", func(ctx context.Context) { scheduler.Of(p.engine).Follow(ctx, p.node.Log) })
+	p.watchLogs()
 	if err := database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules); err != nil {
 		return err
 	}
@@ -254,14 +265,30 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	return nil
 }
 
-// followSchedules begins to follow the schedules of nodes that have stores of their own.
-func (p *parts) followSchedules() {
+// watchLogs begins to remove logs of tasks that are erased and, from the store, of tasks that are gone.
+func (p *parts) watchLogs() {
+	n := p.node
+	if p.taskLog.Log != nil && !p.taskLog.IsStored() {
+		e := &logEraser{engine: p.engine, lines: p.taskLog.Log, log: n.Log}
+		p.background("the eraser of lines", e.run)
+	}
+	if keeper, ok := p.store.(storage.LogKeeper); ok {
+		s := &logSweeper{engine: p.engine, store: p.store, logs: keeper, most: -1, log: n.Log}
+		if c := n.Config.TaskLog; c.InStore {
+			s.most = int64(c.MaxSize)
+		}
+		p.background("the sweeper of logs", s.run)
+	}
+}
+
+// background runs a goroutine until the node stops.
+func (p *parts) background(name string, run func(ctx context.Context)) {
 	ctx, stop := context.WithCancel(context.Background())
-	var following sync.WaitGroup
-	following.Go(func() { scheduler.Of(p.engine).Follow(ctx, p.node.Log) })
-	p.add("the schedules", func(context.Context) error {
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	p.add(name, func(context.Context) error {
 		stop()
-		following.Wait()
+		running.Wait()
 		return nil
 	})
 }
@@ -292,14 +319,14 @@ func (p *parts) applySchedulesOf(ctx context.Context, c *config.Config) error {
 // openAlerts begins with the alerts, which observe the engine and the handlers.
 func (p *parts) openAlerts() {
 	n := p.node
-	p.alerts = alerting.Start(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Sources: p.shownSources(), Slices: p.slices, Peers: p.others.peers(), Log: n.Log})
+	p.alerts = alerting.Begin(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Sources: p.shownSources(), Slices: p.slices, Peers: p.others.peers(), Log: n.Log})
 	p.add("the alerts", func(ctx context.Context) error {
-		p.alerts.Stop()
+		p.alerts.Load().Stop()
 		select {
 		case <-p.engine.Failed():
-			p.alerts.StoreFailed(engine.ErrFailed)
+			p.alerts.Load().StoreFailed(engine.ErrFailed)
 		default:
-			p.alerts.Leave(ctx)
+			p.alerts.Load().Leave(ctx)
 		}
 		return nil
 	})
@@ -332,7 +359,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	}
 	conf := server.APIConfig{
 		Redaction: redaction, Tokens: p.tokens.valid(), Kept: p.tokens.keeper(), Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
-		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Slices: p.slices, Workflows: n.Config.Workflows,
+		TaskLog: p.taskLog.Log, StoredLogs: p.taskLog.stored, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Slices: p.slices, Workflows: n.Config.Workflows,
 		Register: func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error) {
 			p.handlers.registerWorkers(r, permit, adds, p.engine)
 		},
@@ -340,11 +367,21 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if conf.Peers, err = p.openPeers(); err != nil {
 		return err
 	}
+	if n.Again != nil {
+		conf.Reload = p.reloadBy
+	}
 	conf.Stop = func(reason string) { p.stop(errors.New(reason)) }
 	if p.spans != nil {
 		conf.Submitted = p.spans.FromRequest
 	}
 	p.service = server.NewAPI(conf)
+	if ui := n.Config.UI; ui.On {
+		login, err := p.openLogin(ui.OIDC)
+		if err != nil {
+			return err
+		}
+		p.service.Mount(ui.Path, dashboard.New(dashboard.Config{Base: ui.Path, API: p.service.Handler, Node: n.Name, Planner: p.planner, Tokens: conf.Tokens, Login: login, Log: n.Log}))
+	}
 	if n.Config.API.Socket != "" {
 		connections = (connections + 1) / 2
 	}

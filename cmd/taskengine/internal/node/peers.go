@@ -17,7 +17,7 @@ func (p *parts) openPeers() (*peer.Peers, error) {
 	if settings == nil {
 		return nil, nil
 	}
-	encryption, err := peerEncryption(p.node.Config.API.PeerTLS)
+	encryption, err := clientEncryption("api.peer_tls", p.node.Config.API.PeerTLS)
 	if err != nil {
 		return nil, err
 	}
@@ -40,15 +40,15 @@ func (p *parts) members() []coord.Member {
 	return others.Members
 }
 
-// peerEncryption returns how connections with nodes that encrypt are made.
-func peerEncryption(c config.TLS) (*tls.Config, error) {
+// clientEncryption returns how connections with servers that encrypt are made. key is that of c in the configuration.
+func clientEncryption(key string, c config.TLS) (*tls.Config, error) {
 	files := tlsfiles.Client{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
 	if c.CA == config.SystemCA {
 		files.CA = ""
 	}
 	t, err := files.Config()
 	if err != nil {
-		return nil, fmt.Errorf("api.peer_tls.%w", err)
+		return nil, fmt.Errorf("%s.%w", key, err)
 	}
 	return t, nil
 }

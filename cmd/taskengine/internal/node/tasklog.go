@@ -21,24 +21,36 @@ import (
 type taskLog struct {
 	*tasklog.Log           // nil if the configuration wants none
 	lock         io.Closer // nil if the store does it
+
+	stored *tasklog.Stored // the logs in the store, also if this node writes files; nil if the store keeps none
 }
 
-// openTaskLog opens the log of the tasks. A folder within that of the open store needs no lock of
+// openTaskLog opens the log of the tasks of a node with a name. A folder within that of the open store needs no lock of
 // its own: the store has locked it.
-func openTaskLog(c *config.Config, log *slog.Logger) (taskLog, error) {
+func openTaskLog(c *config.Config, store storage.Store, name string, log *slog.Logger) (l taskLog, err error) {
+	keeper, ok := store.(storage.LogKeeper)
+	if ok {
+		encoding, err := codecOf(c.Encoding)
+		if err != nil {
+			return taskLog{}, err
+		}
+		l.stored = tasklog.InStore(keeper, tasklog.StoreOptions{Node: name, TaskBytes: int64(c.TaskLog.TaskSize), Codec: encoding})
+	}
 	if c.TaskLog.MaxSize == 0 {
-		return taskLog{}, nil
+		return l, nil
 	}
 	o := tasklog.Options{
 		Dir: c.TaskLog.Path, MaxBytes: int64(c.TaskLog.MaxSize),
 		AttemptLines: c.TaskLog.AttemptLines, AttemptBytes: c.TaskLog.AttemptSize, Log: log,
 	}
-	var l taskLog
 	switch {
+	case c.TaskLog.InStore && !ok:
+		return taskLog{}, fmt.Errorf("task_log.keep: the store %s keeps no logs; write node", c.Storage.Driver)
+	case c.TaskLog.InStore:
+		o.Store = l.stored
 	case c.Storage.Driver == config.Memory:
 		o.Dir, o.MaxBytes = "", min(o.MaxBytes, tasklog.DefaultMemoryBytes)
 	case filepath.Dir(o.Dir) != c.Storage.Path:
-		var err error
 		if l.lock, err = lockFolder(o.Dir); err != nil {
 			return taskLog{}, fmt.Errorf("the folder %s of the logs of tasks: %w; write another task_log.path", o.Dir, err)
 		}

@@ -32,6 +32,7 @@ func (s *handlerSet) openPools(c *config.Config, log *slog.Logger) error {
 			MaxResult:  largest(c, name, func(t config.Type) int { return t.ResultLimit() }),
 			MaxPayload: largest(c, name, func(t config.Type) int { return t.MaxPayload }),
 			Reconnect:  reconnect, Liveness: r.Liveness, Grace: r.Grace,
+			MayRead: r.Documents.MayRead, MayWrite: r.Documents.MayWrite,
 			Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 		})
 		if err != nil {

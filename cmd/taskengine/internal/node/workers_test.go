@@ -27,7 +27,7 @@ types: {print: {handler: pdf, max_result: 60MiB}, scan: {handler: pdf, max_paylo
 		t.Fatal(err)
 	}
 	defer set.Close(t.Context())
-	if got := set.maxFrame(); got < 70<<20 || got > 73<<20 {
+	if got := set.maxFrame(); got < 70<<20 || got > 77<<20 {
 		t.Errorf("a frame may have %d bytes", got)
 	}
 }

@@ -205,6 +205,11 @@ export class NotChecked extends Error {
   override readonly name: string = "NotChecked";
 }
 
+/** A document was not read. */
+export class NotRead extends Error {
+  override readonly name: string = "NotRead";
+}
+
 /** A checkpoint is not stored, or whether it is is unknown. */
 export class NotStored extends Error {
   override readonly name: string = "NotStored";

@@ -2,7 +2,6 @@
 
 import { NotChecked } from "./answers.js";
 import type { Checked, Child, Refusal as RefusalMessage } from "./gen/handler_pb.js";
-import type { Entry } from "./outbox.js";
 import { uuid } from "./woken.js";
 
 /**
@@ -51,48 +50,13 @@ function refusalOf({ index, reason, message, taskId }: RefusalMessage): Refusal 
   return refusal(index, REASONS[reason] ?? "invalid", message, taskId.length > 0 ? uuid(taskId) : undefined);
 }
 
-/** A check that the host has not answered. */
-interface Question {
-  entry: Entry;
-  resolve: (refusals: Refusal[]) => void;
-  reject: (error: NotChecked) => void;
+/** The refusals in the answer of a host. */
+export function refusalsOf({ refusals }: Checked): Refusal[] {
+  return refusals.map(refusalOf);
 }
 
-/** The checks of a run that the host has not answered. */
-export class Questions {
-  #last = 0n;
-  readonly #open = new Map<bigint, Question>(); // by their numbers
-
-  /** Sends a check with its number, and returns the answer. */
-  ask(send: (number: bigint) => Entry): Promise<Refusal[]> {
-    const number = ++this.#last;
-    const entry = send(number);
-    return new Promise((resolve, reject) => this.#open.set(number, { entry, resolve, reject }));
-  }
-
-  /** Takes the answer of the host to a check. */
-  answered({ number, error, refusals }: Checked): void {
-    const question = this.#open.get(number);
-    this.#open.delete(number);
-    if (error) question?.reject(unknown(error));
-    else question?.resolve(refusals.map(refusalOf));
-  }
-
-  /** Ends the wait for answers. */
-  giveUp(why: string): void {
-    for (const { reject } of this.#open.values()) reject(unknown(why));
-    this.#open.clear();
-  }
-
-  /** Those that were sent, as they are to be sent again when the worker connects again. */
-  get again(): Entry[] {
-    const sent = [...this.#open.values()].filter(({ entry }) => entry.sent);
-    for (const question of sent) question.entry = { ...question.entry, sent: false };
-    return sent.map(({ entry }) => entry);
-  }
-}
-
-function unknown(why: string): NotChecked {
+/** The error of a check without an answer. */
+export function notChecked(why: string): NotChecked {
   return new NotChecked(`it is not known which tasks would be refused: ${why}`);
 }
 

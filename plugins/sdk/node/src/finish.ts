@@ -46,9 +46,9 @@ export function succeed(run: Run, value: unknown): Answer {
     if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
     if (isAgain) {
       const { outcome, more } = again(run, value, result);
-      return answer(run, outcome, bytes + more, true);
+      return answer(run, outcome, bytes + more + sizeOfDocuments(run), true);
     }
-    return answer(run, { case: "result", value: result }, bytes, true);
+    return answer(run, { case: "result", value: result }, bytes + sizeOfDocuments(run), true);
   } catch (error) {
     return fail(run, error);
   }
@@ -74,9 +74,9 @@ export function refuse(runId: bigint, why: string): Answer {
   return { finish: create(FinishSchema, { runId, outcome }), bytes: why.length };
 }
 
-function answer(run: Run, outcome: Outcome, bytes = 0, withChildren = false): Answer {
-  const { added: children, signals } = run;
-  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withChildren && { children, signals }) });
+function answer(run: Run, outcome: Outcome, bytes = 0, isDone = false): Answer {
+  const { added: children, signals, documents } = run;
+  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(isDone && { children, signals, documents }) });
   return { finish, bytes };
 }
 
@@ -204,6 +204,10 @@ function sizeOfSignals({ signals }: Run): number {
     bytes += 64 + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + sizeOf(name) + data.length;
   }
   return bytes;
+}
+
+function sizeOfDocuments({ documents }: Run): number {
+  return documents.reduce((bytes, { key, data }) => bytes + 64 + sizeOf(key) + data.length, 0);
 }
 
 function sizeOfChildren({ added }: Run): number {

@@ -21,6 +21,7 @@ export {
   type FailureOptions,
   InDoubt,
   NotChecked,
+  NotRead,
   NotStored,
   Permanent,
   Retry,
@@ -34,6 +35,7 @@ export {
 export type { Around } from "./around.js";
 export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
 export type { Refusal, RefusalReason } from "./check.js";
+export type { Document, DocumentOptions } from "./document.js";
 export type { ChildSet, EndedChildren, Parent } from "./family.js";
 export type { ServeOptions } from "./program.js";
 export { serve } from "./serve.js";

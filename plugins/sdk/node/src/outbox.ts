@@ -10,7 +10,7 @@ const MESSAGE_BYTES = 64; // of a message besides its texts and data, roughly
 const MAX_LINES = 8192; // of the log that may wait; of the rest only the number is sent
 
 /** The lists of a frame, each with its kind of message. */
-type Lists = Pick<FromHandler, "finishes" | "logs" | "progress" | "checkpoints" | "checks">;
+type Lists = Pick<FromHandler, "finishes" | "logs" | "progress" | "checkpoints" | "checks" | "reads">;
 
 /** A message in the outbox. */
 export interface Entry {

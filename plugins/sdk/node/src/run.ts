@@ -3,28 +3,34 @@
 import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { type Cancelled, NotChecked, NotStored, Permanent } from "./answers.js";
-import { fitting, Questions, type Refusal } from "./check.js";
+import { type Cancelled, NotChecked, NotRead, NotStored, Permanent } from "./answers.js";
+import { fitting, notChecked, type Refusal, refusalsOf } from "./check.js";
+import { type Document, type DocumentOptions, deleteOf, MAX_DOCUMENTS, Read, writeOf } from "./document.js";
 import { type ChildSet, type EndedChildren, idBytes, type Parent, parentOf, Siblings } from "./family.js";
 import {
   type Attempt,
   AttemptSchema,
+  type Checked,
   CheckpointSchema,
   CheckSchema,
   type Child as ChildMessage,
   ChildSchema,
+  type DocumentRead,
   LogLineSchema,
   ProgressSchema,
+  ReadDocumentSchema,
   type Signal as SignalMessage,
   SignalSchema,
   type Stored,
   type Run as WireRun,
+  type WriteDocument,
 } from "./gen/handler_pb.js";
 import type { Entry, Outbox } from "./outbox.js";
 import { type Pace, Paced } from "./pace.js";
+import { Questions } from "./questions.js";
 import type { Flow } from "./steps.js";
 import type { Child, Signal, StepTask, TaskLog } from "./task.js";
-import { clip, decode, describe, encodeOrFail, isError } from "./text.js";
+import { clip, copy, decode, describe, encodeOrFail, isError } from "./text.js";
 import { micros } from "./time.js";
 import { uuid, type Wake, type Woken, wokenOf } from "./woken.js";
 
@@ -67,11 +73,10 @@ export class Run implements StepTask {
   /** The tasks that it adds, among them its children. */
   readonly added: ChildMessage[] = [];
   readonly signals: SignalMessage[] = [];
+  readonly documents: WriteDocument[] = [];
   /** Why something that was to be sent with the answer is not. */
   flaw: Permanent | undefined;
   readonly paced = new Paced();
-  /** The checks that the host has not answered. */
-  readonly questions = new Questions();
 
   readonly #wire: WireRun;
   readonly #due: number | undefined; // when its time is over, by the monotonic clock
@@ -83,6 +88,8 @@ export class Run implements StepTask {
   #kept: Entry | undefined; // the last checkpoint, unless the host has stored it
   #checkpoints = 0n; // the number of the last
   readonly #saving: Saving[] = []; // those without an answer, oldest first
+  readonly #checks = new Questions<Checked>();
+  readonly #reads = new Questions<DocumentRead>();
   #gone = false; // no answers come
   #woken: Wake | undefined;
 
@@ -268,10 +275,26 @@ export class Run implements StepTask {
     }
   }
 
-  /** Ends the wait for answers to checkpoints and checks, and takes no more of them. */
+  /** Takes the answer of the host to a check. */
+  checked(answer: Checked): void {
+    this.#checks.answered(answer.number, answer.error, answer);
+  }
+
+  /** Takes the answer of the host to a read of a document. */
+  read(answer: DocumentRead): void {
+    this.#reads.answered(answer.number, answer.error, answer);
+  }
+
+  /** The questions that are to be sent again when the worker connects again. */
+  get questions(): Entry[] {
+    return [...this.#checks.again, ...this.#reads.again];
+  }
+
+  /** Ends the wait for answers to checkpoints, checks and reads, and takes no more of them. */
   giveUp(why: string): void {
     this.#gone = true;
-    this.questions.giveUp(why);
+    this.#checks.giveUp(why);
+    this.#reads.giveUp(why);
     for (const { reject } of this.#saving.splice(0)) {
       reject(new NotStored(`whether the checkpoint is stored is unknown: ${why}`));
     }
@@ -348,15 +371,12 @@ export class Run implements StepTask {
     }
     const [fit, refused] = fitting(children, (child) => sizeOf(child), this.link.maxBytes);
     if (fit.length === 0) return refused;
-    const answer = await this.questions.ask((number) => {
+    const size = fit.map(sizeOf).reduce((a, b) => a + b);
+    const answer = await this.#checks.ask((number) => {
       const check = create(CheckSchema, { runId: this.runId, number, set, children: fit });
-      return this.link.outbox.add(
-        "checks",
-        check,
-        fit.map(sizeOf).reduce((a, b) => a + b),
-      );
-    });
-    return [...answer, ...refused];
+      return this.link.outbox.add("checks", check, size);
+    }, notChecked);
+    return [...refusalsOf(answer), ...refused];
   }
 
   sendSignal({ name, data, to = "", type = "", key = "", orderingKey = "", id = "", keep = false }: Signal): void {
@@ -376,6 +396,41 @@ export class Run implements StepTask {
       keep: Boolean(keep),
     });
     this.signals.push(message);
+  }
+
+  async readDocument(key: string): Promise<Document> {
+    string(key, "the key of a document");
+    if (!this.link.features.has("documents")) {
+      throw new Permanent("the host does not support documents", { class: "unsupported" });
+    }
+    if (this.over || this.stray || this.#gone) {
+      throw new NotRead("the read of a document comes too late: the attempt is over");
+    }
+    const answer = await this.#reads.ask(
+      (number) => {
+        const read = create(ReadDocumentSchema, { runId: this.runId, number, key });
+        return this.link.outbox.add("reads", read, Buffer.byteLength(key));
+      },
+      (why) => new NotRead(`the document ${JSON.stringify(key)} was not read: ${why}`),
+    );
+    return new Read(key, answer);
+  }
+
+  writeDocument(document: Document | string, data: unknown, options: DocumentOptions = {}): void {
+    this.#write(() => writeOf(document, data, options));
+  }
+
+  deleteDocument(document: Document | string, options: Pick<DocumentOptions, "ifVersion"> = {}): void {
+    this.#write(() => deleteOf(document, options));
+  }
+
+  #write(write: () => WriteDocument): void {
+    this.#mustRun("write a document");
+    this.#need("documents", "documents");
+    if (this.documents.length === MAX_DOCUMENTS) {
+      throw new RangeError(`an answer writes at most ${MAX_DOCUMENTS} documents`);
+    }
+    this.documents.push(write());
   }
 
   /** Throws if the host does not serve a feature. The task fails then, also if that is caught. */
@@ -440,11 +495,6 @@ function childOf(child: Child): ChildMessage {
   if (child.runAt !== undefined) message.runAt = micros(Number(child.runAt));
   if (child.priority !== undefined) message.priority = priority(child.priority);
   return create(ChildSchema, message);
-}
-
-/** Bytes of its own; a Buffer's slice would not be. */
-function copy(bytes: Uint8Array): Uint8Array {
-  return new Uint8Array(bytes);
 }
 
 function textOf(value: unknown): string {

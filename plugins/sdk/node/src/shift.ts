@@ -87,7 +87,7 @@ export class Shift {
     if (!welcome.resumed) [earlier, this.#earlier] = [this.#link.features.has(EARLIER) ? this.#earlier : [], []];
     const runs = [...this.#running.values(), ...this.#answered.values()];
     const checkpoints = runs.map((run) => run.checkpointAgain).filter((entry) => entry !== undefined);
-    const questions = [...this.#running.values()].flatMap((run) => run.questions.again);
+    const questions = [...this.#running.values()].flatMap((run) => run.questions);
     const credits = this.#slots - this.#running.size - this.#strays - outbox.unsent - earlier.length;
     outbox.connect(send, [...checkpoints, ...questions, ...earlier], Math.max(0, credits));
   }
@@ -152,7 +152,8 @@ export class Shift {
     for (const run of frame.runs) this.#admit(run);
     for (const cancel of frame.cancels) this.#cancel(cancel);
     for (const stored of frame.stored) this.#running.get(stored.runId)?.stored(stored);
-    for (const checked of frame.checked) this.#running.get(checked.runId)?.questions.answered(checked);
+    for (const checked of frame.checked) this.#running.get(checked.runId)?.checked(checked);
+    for (const document of frame.documents) this.#running.get(document.runId)?.read(document);
     // No more runs arrive if no slot is free or the host drains: then no batch waits for others.
     const last = frame.drain || this.#occupied >= this.#slots;
     if (last) for (const gathering of this.#gatherings) gathering.flush();

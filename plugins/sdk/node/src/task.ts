@@ -5,6 +5,7 @@ import type {
   Cancelled,
   Ended,
   NotChecked,
+  NotRead,
   NotStored,
   Permanent,
   RetryIn,
@@ -15,6 +16,7 @@ import type {
 } from "./answers.js";
 import type { BatchHandler } from "./batch.js";
 import type { Refusal } from "./check.js";
+import type { Document, DocumentOptions } from "./document.js";
 import type { ChildSet, EndedChildren, Parent } from "./family.js";
 import type { steps } from "./steps.js";
 import type { Woken } from "./woken.js";
@@ -122,6 +124,22 @@ export interface Task {
    * that, it throws a permanent error of class "unsupported".
    */
   sendSignal(signal: Signal): void;
+  /**
+   * Reads a document, a small state that tasks share. Its version is 0n if there is none of the key. The promise is rejected
+   * with a {@link NotRead} if the host cannot read it, and with a permanent error of class "unsupported" if it never does.
+   */
+  readDocument(key: string): Promise<Document>;
+  /**
+   * Writes a document if and only if this task succeeds, runs again or waits: one that the task has read, or that of a key.
+   * The write of a document that was read replaces its version, and keeps the time at which it expires. If the document has
+   * another version, nothing of this answer is stored, the attempt does not count, and the task runs again soon. With a host
+   * that does not support documents, it throws a permanent error of class "unsupported".
+   *
+   * @param data bytes, text, a JSON value or nothing, at most 256 KiB of it
+   */
+  writeDocument(document: Document | string, data: unknown, options?: DocumentOptions): void;
+  /** Deletes a document in the same way, whether it exists or not. */
+  deleteDocument(document: Document | string, options?: Pick<DocumentOptions, "ifVersion">): void;
 }
 
 /** The task of a handler in {@link steps}. */

@@ -53,6 +53,11 @@ function refuseWhatJSONLoses(_key: string, value: unknown): unknown {
   return value;
 }
 
+/** Bytes of its own; a Buffer's slice would not be. */
+export function copy(bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(bytes);
+}
+
 /**
  * The bytes of what a handler returns. What cannot be encoded is a permanent error of class "bad_result": another attempt
  * would do the work once more, and end in the same way.

@@ -176,6 +176,8 @@ test("a task has all that it was given", () => {
     ...{ type: "t", payload: "p", id: "i", key: "k", orderingKey: "o", priority: 0, delay: 1500, at: 1500 },
     expiresAt: new Date(2500.25),
     headers: { a: "own", "": "b" },
+    after: ["first", "second"],
+    afterAny: true,
   };
   const { message } = encodeTask(task, new Ids());
   const {
@@ -188,6 +190,8 @@ test("a task has all that it was given", () => {
     in: delay,
     expiresAt,
     headers,
+    after,
+    afterAny,
   } = fromBinary(NewTaskSchema, message);
   assert.deepEqual(
     { id, type, key, orderingKey, priority },
@@ -196,6 +200,7 @@ test("a task has all that it was given", () => {
   assert.deepEqual([at?.seconds, at?.nanos, delay?.seconds, delay?.nanos], [1n, 5e8, 1n, 5e8]);
   assert.deepEqual([expiresAt?.seconds, expiresAt?.nanos], [2n, 5e8]);
   assert.deepEqual(headers, { a: "own", "": "b" });
+  assert.deepEqual([after, afterAny], [["first", "second"], true]);
 });
 
 test("a call that the node has cancelled has exceeded its deadline", () => {

@@ -114,11 +114,44 @@ describe("with a node", { skip }, () => {
       (await c.sliceSources()).map((s) => s.name),
       ["shops"],
     );
+    assert.equal(await c.pauseSlices("shops", { prefix: "sou", ...why }), undefined);
+    await when("south", (p) => p.paused !== undefined && p.orders === 0);
+    assert.equal((await c.platform("shops", "north")).paused, undefined);
+    assert.equal(await c.resumeSlices("shops", { prefix: "sou", ...why }), undefined);
+    assert.equal(await c.retrySlices("shops", { prefix: "sou", ...why }), undefined);
+    await when("south", (p) => p.paused === undefined && p.orders === 0);
     for (const wrong of [() => c.sliceSource("none"), () => c.platform("shops", "none"), () => c.pauseSlices("none")]) {
       await assert.rejects(wrong, client.NotFound);
     }
     await assert.rejects(c.resetPlatform("shops", platform, start, { from: +start + 7000 }), client.Conflict);
     await assert.rejects(c.setSlices("shops", { interval: "often" }, { platform }), client.Invalid);
     await assert.rejects(c.resetPlatform("shops", platform, Number.NaN), client.Invalid);
+  });
+
+  test("platforms are added, changed and removed by a list", async () => {
+    const name = `p-${randomUUID()}`;
+    const lags = (p: client.Platform) => p.own["lag"];
+    assert.equal((await c.addPlatform("shops", name, { values: { lag: "3m" }, by: "anna" })).name, name);
+    assert.equal(lags(await when(name, (p) => p.orders === 0)), "3m0s");
+    const rows: client.PlatformRow[] = [
+      { name, values: { lag: "4m" }, replace: true },
+      { name: `${name}-2`, values: { lag: "5m" } },
+    ];
+    const effects = async (dryRun: boolean) =>
+      (await c.applyPlatforms("shops", rows, { dryRun, by: "anna", reason: "more" })).map((p) => p.outcome);
+    assert.deepEqual(await effects(true), ["updated", "created"]);
+    assert.deepEqual(await effects(false), ["updated", "created"]);
+    assert.equal(lags(await when(name, (p) => p.orders === 0)), "4m0s");
+    await when(`${name}-2`, (p) => p.orders === 0);
+    assert.deepEqual(await effects(false), ["unchanged", "unchanged"]);
+    const [gone, other] = await c.applyPlatforms("shops", [
+      { name, removed: true },
+      { name: `${name}-2`, values: { lag: "6m" }, ifVersion: 99 },
+    ]);
+    assert.deepEqual([gone?.outcome, other?.outcome, other?.code], ["removed", "", "aborted"]);
+    assert.ok(await when(name, (p) => p.removed && p.orders === 0));
+    await c.removePlatform("shops", `${name}-2`);
+    await when(`${name}-2`, (p) => p.removed && p.orders === 0);
+    await assert.rejects(c.applyPlatforms("shops", [{ name, values: { interval: "often" } }]), client.Invalid);
   });
 });

@@ -25,6 +25,12 @@ import {
 
 const DAY = 24 * 60 * 60 * 1000;
 
+interface Documents {
+  read?: string;
+  append?: string;
+  write?: { key: string; data?: string; delete?: boolean; expires_ms?: number }[];
+}
+
 interface Failure {
   message: string;
   class?: string;
@@ -171,6 +177,21 @@ await serve(
       if (name) return await task.checkChildren(name, children);
       const refused = await task.checkSpawn(children[0] as Child);
       return refused ? [refused] : [];
+    },
+    documents: async (task) => {
+      const { read, append, write = [] } = task.json<Documents>();
+      let found = {};
+      if (read !== undefined) {
+        const document = await task.readDocument(read);
+        const expires = document.expiresAt?.getTime() ?? 0;
+        found = { data: document.text(), version: String(document.version), expires_ms: expires };
+        if (append !== undefined) task.writeDocument(document, document.text() + append);
+      }
+      for (const { key, data, delete: gone, expires_ms: expiresAt } of write) {
+        if (gone) task.deleteDocument(key);
+        else task.writeDocument(key, data, { expiresAt });
+      }
+      return found;
     },
     signals: (task) => {
       const { ordering_key: orderingKey, ...signal } = task.json<Signal & { ordering_key?: string }>();

@@ -1,6 +1,6 @@
 // Real nodes for the tests of the client.
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { openSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -15,14 +15,16 @@ export const skip = PROGRAM ? false : "TASKENGINE_PROGRAM does not name the prog
 /** Milliseconds in which what a test waits for must have happened. */
 export const PATIENCE = 60_000;
 
-const config = (data: string, address: string) => `
+const config = (data: string, address: string, tokens: string) => `
 node: {log: {format: json}}
 storage: {driver: pebble, path: ${data}}
-api: {listen: "${address}"}
+api: {listen: "${address}"${tokens && `, tokens: ${tokens}`}}
 admin: {listen: "127.0.0.1:0"}
 handlers:
   echo: {exec: [cat]}
   fail: {exec: ["false"]}
+  talk: {exec: [sh, -c, "echo one >&2; echo two >&2"]}
+  twice: {exec: [sh, -c, "echo one >&2; echo two >&2; exit 1"]}
 types:
   echo: {handler: echo}
   fail: {handler: fail, retry: {max: 1}}
@@ -31,9 +33,14 @@ types:
   prompt: {handler: echo, max_lateness: 10s}
   limited: {handler: echo, limits: [partner]}
   fetch: {handler: fail}
+  talk: {handler: talk}
+  twice: {handler: twice, retry: {max: 2}}
   brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
 limits:
   partner: {max: 2, per: key}
+alerts:
+  targets: {hook: {webhook: {url: "http://127.0.0.1:1"}}}
+  rules: {late: {when: queue_age, match: never, older_than: 1h}}
 kafka: {main: {brokers: ["127.0.0.1:1"]}}
 sources:
   orders: {kafka: {topics: [orders]}, type: echo}
@@ -45,6 +52,9 @@ sources:
 /** A node in a process of its own, with a store that outlives it. */
 export class TestNode {
   address: string;
+  /** Of a node with tokens: one that may do everything. */
+  token = "";
+  #tokens = ""; // the file with it
   readonly #directory: string;
   #process: ChildProcess | undefined;
 
@@ -63,11 +73,22 @@ export class TestNode {
     return node;
   }
 
+  /** A node whose clients need tokens. */
+  static async guarded(t: { after(f: () => Promise<void>): void }): Promise<TestNode> {
+    const node = await TestNode.start(t);
+    await node.stop();
+    node.#tokens = join(node.#directory, "tokens.json");
+    const create = ["token", "create", "boss", "--role", "admin", "--file", node.#tokens];
+    node.token = execFileSync(PROGRAM, create).toString().trim();
+    await node.start();
+    return node;
+  }
+
   /** Runs the node, at the address that it had before, and returns when it is ready. */
   async start(): Promise<void> {
     const file = join(this.#directory, "taskengine.yaml");
     const log = join(this.#directory, "log");
-    await writeFile(file, config(join(this.#directory, "data"), this.address));
+    await writeFile(file, config(join(this.#directory, "data"), this.address, this.#tokens));
     const child = spawn(PROGRAM, ["run", "-c", file], { stdio: ["ignore", "ignore", openSync(log, "w")] });
     this.#process = child;
     for (const end = performance.now() + PATIENCE; ; await sleep(5)) {

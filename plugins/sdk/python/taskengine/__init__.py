@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._check import Refusal
 from ._connection import Connection
+from ._document import Document
 from ._family import Child, ChildSet, EndedChildren, Parent
 from ._log import LogHandler
 from ._program import Program
@@ -30,6 +31,7 @@ from ._verdicts import (
     Ended,
     InDoubt,
     NotChecked,
+    NotRead,
     NotStored,
     Permanent,
     Retry,
@@ -45,9 +47,9 @@ if TYPE_CHECKING:
     from .client import AsyncClient, Client
 
 __all__ = [
-    "Again", "AsyncClient", "Cancelled", "Child", "ChildSet", "ChildrenWait", "Client", "Connection", "Ended",
-    "EndedChildren", "InDoubt", "LogHandler", "NotChecked", "NotStored", "Parent", "Permanent", "Program", "Refusal", "Retry",
-    "RetryIn", "Snooze", "StepError", "Task", "WaitFor", "WaitForChildren", "Woken", "__version__", "around",
+    "Again", "AsyncClient", "Cancelled", "Child", "ChildSet", "ChildrenWait", "Client", "Connection", "Document",
+    "Ended", "EndedChildren", "InDoubt", "LogHandler", "NotChecked", "NotRead", "NotStored", "Parent", "Permanent", "Program",
+    "Refusal", "Retry", "RetryIn", "Snooze", "StepError", "Task", "WaitFor", "WaitForChildren", "Woken", "__version__", "around",
     "handler", "run", "serve", "work",
 ]  # fmt: skip
 

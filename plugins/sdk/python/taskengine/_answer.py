@@ -116,7 +116,7 @@ def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
         what = "the result, the tasks that are added and the signals have" if sent else "the result has"
         text = "%s %d bytes, max_result of the type allows %d" % (what, size, host.max_result)
         return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
-    return b"".join((finish, *sent))
+    return b"".join((finish, *sent, *(task._documents or [])))
 
 
 def _text(e: BaseException, stack: bool = False) -> str:

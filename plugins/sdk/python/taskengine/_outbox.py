@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol, Union
 
 from . import _wire
 from ._check import Refusal, refusals_of
-from ._verdicts import NotChecked, NotStored
+from ._document import Document, document_of
+from ._verdicts import NotChecked, NotRead, NotStored
 
 if TYPE_CHECKING:
     from ._task import Task
@@ -88,6 +89,16 @@ def _learn(future: Future[list[Refusal]], refusals: list[Refusal], why: str) -> 
         pass  # its coroutine was cancelled
 
 
+def _see(future: Future[Document], key: str, answer: _wire.DocumentRead) -> None:
+    try:
+        if answer.error:
+            future.set_exception(NotRead("the document %r was not read: %s" % (key, answer.error)))
+        else:
+            future.set_result(document_of(key, answer))
+    except InvalidStateError:
+        pass  # its coroutine was cancelled
+
+
 class Outbox:
     """Messages in the order in which they are to be sent. Any thread posts them; the one that
     iterates over frames sends."""
@@ -117,7 +128,7 @@ class Outbox:
         """Posts the answer of a task, after what is left of its notes."""
         with self._lock:
             task._gone = True  # before the look at what waits: another thread of the handler may go on
-        if task._saving or task._asking:
+        if task._saving or task._asking or task._reading:
             self.give_up(task, "the handler has returned")
         if task._notes is not None:
             with self._lock:
@@ -197,10 +208,31 @@ class Outbox:
         if future is not None:
             _learn(future, refusals_of(answer), answer.error)
 
-    def questions(self, task: Task) -> list[Item]:
-        """The checks of a task that the host has not answered."""
+    def read(self, task: Task, key: str) -> Future[Document]:
+        """Posts a read of a document, and returns the answer."""
+        future: Future[Document] = Future()
         with self._lock:
-            return [(_wire.CHECK, message) for message, _ in task._asking.values()]
+            if task._over or task._stray or task._gone:
+                future.set_exception(NotRead("the read of a document comes too late: the attempt is over"))
+                return future
+            task._reads += 1
+            message = _wire.read_document(task._run.run_id, task._reads, key)
+            task._reading[task._reads] = message, key, future
+            self._items.put((_wire.READ, message))
+        return future
+
+    def document(self, task: Task, answer: _wire.DocumentRead) -> None:
+        """Takes the answer of the host to a read."""
+        with self._lock:
+            _, key, future = task._reading.pop(answer.number, (b"", "", None))
+        if future is not None:
+            _see(future, key, answer)
+
+    def questions(self, task: Task) -> list[Item]:
+        """The checks and reads of a task that the host has not answered."""
+        with self._lock:
+            asked: list[Item] = [(_wire.CHECK, message) for message, _ in task._asking.values()]
+            return asked + [(_wire.READ, message) for message, _, _ in task._reading.values()]
 
     @property
     def max_result(self) -> int:
@@ -208,15 +240,18 @@ class Outbox:
         return self._host.max_result
 
     def give_up(self, task: Task, why: str) -> None:
-        """Ends the wait for answers to the checkpoints and checks of a task, and takes no more of them."""
+        """Ends the wait for answers to the checkpoints, checks and reads of a task, and takes no more of them."""
         with self._lock:
             task._gone = True
             told, task._saving = task._saving, []
             asked, task._asking = task._asking, {}
+            read, task._reading = task._reading, {}
         for _, future in told:
             _tell(future, "whether the checkpoint is stored is unknown: " + why)
         for _, answer in asked.values():
             _learn(answer, [], why)
+        for _, key, document in read.values():
+            _see(document, key, _wire.DocumentRead(error=why))
 
     def mute(self, task: Task) -> None:
         """Sends nothing more of what a task says."""

@@ -58,6 +58,11 @@ class Runs:
                 task = self._running.get(checked.run_id)
             if task is not None:
                 self._outbox.checked(task, checked)
+        for document in frame["documents"]:
+            with self._lock:
+                task = self._running.get(document.run_id)
+            if task is not None:
+                self._outbox.document(task, document)
         if frame["drain"]:
             self._drain()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _wire
 from ._check import Refusal, fitting
+from ._document import Document
 from ._family import Child, ChildSet, Parent, parent_of, sets_of
 from ._verdicts import Cancelled, Instant, Permanent, Seconds, unix_micros
 from ._woken import Woken, woken_of
@@ -28,6 +29,12 @@ T = TypeVar("T")
 MAX_CHECKPOINT = 1 << 20
 """How many bytes an attempt may leave for the next one."""
 
+MAX_DOCUMENT = 256 << 10
+"""How many bytes a document may have."""
+
+MAX_DOCUMENTS = 16
+"""How many documents an answer may write."""
+
 
 class Flag(threading.Event):
     """An event that is true when it is set."""
@@ -42,7 +49,7 @@ class Task:
     __slots__ = (
         "_run", "_outbox", "_notes", "_call", "_children", "_over", "_event", "_reason", "_log",
         "_signals", "_flaw", "_kept", "_stray", "_due", "_deadline", "_checkpoints", "_saving", "_gone", "_flow",
-        "_checks", "_asking", "cancel_reason",
+        "_checks", "_asking", "_documents", "_reads", "_reading", "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
@@ -57,6 +64,7 @@ class Task:
         self._call: tuple[asyncio.Task[None], list[Task]] | None = None  # set and read on the event loop
         self._children: list[bytes] | None = None
         self._signals: list[bytes] | None = None
+        self._documents: list[bytes] | None = None
         self._flaw: Permanent | None = None  # why what was to be sent with the answer is not
         self._over = False  # it has its answer: what is said from now on comes too late
         self._event: Flag | None = None
@@ -67,6 +75,8 @@ class Task:
         self._saving: list[tuple[int, Future[None]]] = []  # the outbox's: those without an answer
         self._checks = 0  # the outbox's: the number of the newest
         self._asking: dict[int, tuple[bytes, Future[list[Refusal]]]] = {}  # the outbox's: those without an answer
+        self._reads = 0  # the outbox's: the number of the newest
+        self._reading: dict[int, tuple[bytes, str, Future[Document]]] = {}  # the outbox's: those without an answer
         self._gone = False  # the outbox's: the host is gone
         self._flow: Flow | None = None  # of a handler in steps
         self._stray = False  # a worker was cut off, and the task runs elsewhere: what is said does not count
@@ -359,7 +369,7 @@ class Task:
             future.set_result([])
         else:
             future = self._outbox.ask(self, name, children)
-        return _answered(future, refused)
+        return _awaited(future, lambda others: others + refused)
 
     def send_signal(
         self,
@@ -391,6 +401,69 @@ class Task:
         with _state_lock:
             self._must_run("send a signal")
             self._signals = (self._signals or []) + [signal]
+
+    # --- documents
+
+    def read_document(self, key: str) -> Any:
+        """Reads a document, a small state that tasks share: a Document, with the version 0 if there is none of the key.
+        In a coroutine it is to be awaited. NotRead is raised if the host cannot read it, and a permanent error of class
+        "unsupported" if it never does.
+        """
+        future: Future[Document] = Future()
+        if self._outbox is None:
+            future.set_result(Document(key))
+        else:
+            if not self._outbox.serves("documents"):
+                raise Permanent("the host does not support documents", error_class="unsupported")
+            future = self._outbox.read(self, key)
+        return _awaited(future)
+
+    def write_document(
+        self,
+        document: str | Document,
+        data: object,
+        *,
+        if_version: int | None = None,
+        expires_at: Instant | None = None,
+    ) -> None:
+        """Writes a document if and only if this task succeeds, runs again or waits. document is its key, or one that
+        the task has read. data is whatever a handler may return, of up to 256 KiB.
+
+        The write of a document that was read replaces its version, and keeps the time at which it expires. if_version
+        is the version that a document with this key has to have; 0 is that there is none, and None is any. If it has
+        another one, nothing of this answer is stored, the attempt does not count, and the task runs again soon. From
+        expires_at on, an aware datetime or Unix seconds, the document does not exist. With a host that does not
+        support documents, a permanent error of class "unsupported" is raised.
+        """
+        encoded = to_bytes(data, "a document")
+        if isinstance(document, Document) and expires_at is None:
+            expires_at = document.expires_at
+        at = 0 if expires_at is None else unix_micros(expires_at)
+        self._write(document, encoded, False, if_version, at)
+
+    def delete_document(self, document: str | Document, *, if_version: int | None = None) -> None:
+        """Deletes a document in the same way, whether it exists or not."""
+        self._write(document, b"", True, if_version, 0)
+
+    def _write(self, document: str | Document, data: bytes, delete: bool, if_version: int | None, at: int) -> None:
+        self._need("documents", "documents")
+        key = document
+        if isinstance(document, Document):
+            if if_version is not None:
+                raise ValueError("a document that was read has a version: give its key and if_version for another one")
+            key, if_version = document.key, document.version
+        if not isinstance(key, str) or not key:
+            raise ValueError("a document needs a key")
+        if if_version is not None and not 0 <= if_version < 1 << 64:
+            raise ValueError("if_version is %r: give the version of a document, or 0 for none" % (if_version,))
+        if len(data) > MAX_DOCUMENT:
+            raise ValueError("the document has %d bytes, of %d allowed" % (len(data), MAX_DOCUMENT))
+        write = _wire.write_document(key, data, delete, if_version, at)
+        with _state_lock:
+            self._must_run("write a document")
+            if len(self._documents or []) == MAX_DOCUMENTS:
+                raise ValueError("an answer writes at most %d documents" % MAX_DOCUMENTS)
+            self._documents = (self._documents or []) + [write]
 
     def _need(self, feature: str, what: str) -> None:
         """Raises if the host does not serve a feature. The task fails then, also if that is caught."""
@@ -458,17 +531,17 @@ class _Stored:
         yield
 
 
-def _answered(future: Future[list[Refusal]], more: list[Refusal]) -> Any:
+def _awaited(future: Future[T], then: Callable[[T], T] = lambda answer: answer) -> Any:
     """Waits, or returns what is to be awaited by the coroutine that calls it."""
     import asyncio
 
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        return future.result() + more
+        return then(future.result())
 
-    async def answer() -> list[Refusal]:
-        return await asyncio.wrap_future(future, loop=loop) + more
+    async def answer() -> T:
+        return then(await asyncio.wrap_future(future, loop=loop))
 
     return answer()
 
@@ -487,7 +560,7 @@ def _saved(future: Future[None]) -> Awaitable[None]:
     return awaited
 
 
-_state_lock = threading.Lock()  # guards _over, _children and the making of _event, of all tasks
+_state_lock = threading.Lock()  # guards _over, _children, _signals, _documents and the making of _event, of all tasks
 
 
 def _encode_child(name: str, child: Child, key: str = "") -> bytes:

@@ -150,6 +150,10 @@ class NotChecked(Exception):
     """It is not known which tasks would be refused."""
 
 
+class NotRead(Exception):
+    """A document was not read."""
+
+
 class Ended(Exception):
     """The handler has ended the attempt itself, by a function of the database that has the
     tasks, in a transaction that has committed.

@@ -24,7 +24,7 @@ _MAX_FIELDS_BYTES = 64 << 10  # of the fields of one line of the log: more are l
 REASON_DEADLINE = 1
 
 # The numbers of what a frame may carry besides hello, credits, finishes and pong.
-LOG, PROGRESS, CHECKPOINT, CHECK = 5, 6, 7, 11
+LOG, PROGRESS, CHECKPOINT, CHECK, READ = 5, 6, 7, 11, 12
 
 
 class DecodeError(ValueError):
@@ -99,10 +99,10 @@ def _entry(buf: bytes) -> tuple[str, str]:
 
 
 def decode_to_handler(buf: bytes) -> dict[str, Any]:
-    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received, heard, stored
-    and checked."""
+    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received, heard, stored,
+    checked and documents."""
     frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False}
-    frame.update({"ping": 0, "received": 0, "heard": 0, "stored": [], "checked": []})
+    frame.update({"ping": 0, "received": 0, "heard": 0, "stored": [], "checked": [], "documents": []})
     for number, value in _fields(buf):
         if number == 2:
             frame["runs"].append(decode_run(value))
@@ -120,6 +120,8 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
             frame["stored"].append(_decode_stored(value))
         elif number == 9:
             frame["checked"].append(_decode_checked(value))
+        elif number == 10:
+            frame["documents"].append(_decode_document(value))
         elif number == 1:
             frame["welcome"] = _decode_welcome(value)
     return frame
@@ -243,6 +245,41 @@ def _decode_checked(buf: bytes) -> Checked:
         elif number == 4:
             refusals.append(_decode_refusal(value))
     return Checked(run_id, checked, error, refusals)
+
+
+class DocumentRead(NamedTuple):
+    """The answer to a read of a document."""
+
+    run_id: int = 0
+    number: int = 0
+    error: str = ""  # why the document was not read; empty if it was
+    version: int = 0  # 0 if there is no document
+    data: bytes = b""
+    expires_at: int = 0
+    created_at: int = 0
+    updated_at: int = 0
+
+
+def _decode_document(buf: bytes) -> DocumentRead:
+    fields: dict[str, Any] = {}
+    for number, value in _fields(buf):
+        if number == 1:
+            fields["run_id"] = value
+        elif number == 2:
+            fields["number"] = value
+        elif number == 3:
+            fields["error"] = value.decode()
+        elif number == 4:
+            fields["version"] = value
+        elif number == 5:
+            fields["data"] = value
+        elif number == 6:
+            fields["expires_at"] = _signed(value)
+        elif number == 7:
+            fields["created_at"] = _signed(value)
+        elif number == 8:
+            fields["updated_at"] = _signed(value)
+    return DocumentRead(**fields)
 
 
 def _decode_refusal(buf: bytes) -> Refusal:
@@ -483,12 +520,12 @@ def encode_from_handler(
         parts.append(b"\x1a" + _encode_varint(len(f)) + f)
     parts.append(_int(4, pong))
     ordered = sorted(said, key=itemgetter(0))
-    parts += [_message(number, message) for number, message in ordered if number != CHECK]
+    parts += [_message(number, message) for number, message in ordered if number < CHECK]
     if offer is not None:
         parts.append(_message(8, offer))
     parts.append(_int(9, int(leaving)))
     parts.append(_int(10, clock))
-    parts += [_message(number, message) for number, message in ordered if number == CHECK]
+    parts += [_message(number, message) for number, message in ordered if number >= CHECK]
     return b"".join(parts)
 
 
@@ -618,6 +655,19 @@ def check(run_id: int, number: int, name: str, children: Iterable[bytes]) -> byt
     """Asks about tasks, of which the content is given."""
     asked = b"".join(_message(4, child) for child in children)
     return _int(1, run_id) + _int(2, number) + _bytes(3, name.encode()) + asked
+
+
+def read_document(run_id: int, number: int, key: str) -> bytes:
+    """Asks for a document."""
+    return _int(1, run_id) + _int(2, number) + _bytes(3, key.encode())
+
+
+def write_document(key: str, data: bytes, delete: bool, replaces: int | None, expires_at: int) -> bytes:
+    """A write of a document as a field of a Finish, to be added to its end. Text that is no UTF-8 is an error."""
+    content = _bytes(1, key.encode()) + _bytes(2, data) + _int(3, int(delete))
+    if replaces is not None:
+        content += b"\x20" + _encode_varint(replaces)
+    return _message(11, content + _int(5, expires_at))
 
 
 def signal(

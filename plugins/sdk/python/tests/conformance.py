@@ -212,6 +212,25 @@ def check(task):
     return [{"index": r.index, "reason": r.reason, "message": r.message, "id": r.id} for r in refused]
 
 
+@handler("documents")
+async def documents(task):
+    asked = task.json()
+    out = {}
+    if "read" in asked:
+        document = await task.read_document(asked["read"])
+        expires = document.expires_at and round(document.expires_at.timestamp() * 1000)
+        out = {"data": document.text(), "version": str(document.version), "expires_ms": expires or 0}
+        if "append" in asked:
+            task.write_document(document, document.text() + asked["append"])
+    for write in asked.get("write", []):
+        if write.get("delete"):
+            task.delete_document(write["key"])
+        else:
+            expires = write["expires_ms"] / 1000 if "expires_ms" in write else None
+            task.write_document(write["key"], write["data"], expires_at=expires)
+    return out
+
+
 @handler("signals")
 def signals(task):
     asked = task.json()

@@ -17,11 +17,13 @@ PATIENCE = 60  # seconds in which whatever a test waits for must have happened
 CONFIG = """
 node: {log: {format: json}}
 storage: {driver: pebble, path: %s}
-api: {listen: "%s"}
+api: {listen: "%s"%s}
 admin: {listen: "127.0.0.1:0"}
 handlers:
   echo: {exec: [cat]}
   fail: {exec: ["false"]}
+  talk: {exec: [sh, -c, "echo one >&2; echo two >&2"]}
+  twice: {exec: [sh, -c, "echo one >&2; echo two >&2; exit 1"]}
 types:
   echo: {handler: echo}
   fail: {handler: fail, retry: {max: 1}}
@@ -30,11 +32,16 @@ types:
   prompt: {handler: echo, max_lateness: 10s}
   limited: {handler: echo, limits: [partner]}
   fetch: {handler: fail}
+  talk: {handler: talk}
+  twice: {handler: twice, retry: {max: 2}}
   brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
 workflows:
   say: {steps: {say: {type: echo, payload: {$input: ""}}}, output: {$result: say}}
 limits:
   partner: {max: 2, per: key}
+alerts:
+  targets: {hook: {webhook: {url: "http://127.0.0.1:1"}}}
+  rules: {late: {when: queue_age, match: never, older_than: 1h}}
 kafka: {main: {brokers: ["127.0.0.1:1"]}}
 sources:
   orders: {kafka: {topics: [orders]}, type: echo}
@@ -47,19 +54,26 @@ sources:
 class Node:
     """A node in a process of its own, with a store that outlives it."""
 
-    def __init__(self, test, address="127.0.0.1:0"):
+    def __init__(self, test, address="127.0.0.1:0", is_guarded=False):
+        """Its clients need tokens if it is guarded, and token may do everything then."""
         self.address = address
         self.directory = tempfile.mkdtemp(prefix="te")
         test.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         test.addCleanup(self.kill)
         self.process = None
+        self.token = self.access = ""
+        if is_guarded:
+            tokens = os.path.join(self.directory, "tokens.json")
+            create = [PROGRAM, "token", "create", "boss", "--role", "admin", "--file", tokens]
+            self.token = subprocess.check_output(create).decode().strip()
+            self.access = ", tokens: " + tokens
         self.start()
 
     def start(self):
         """Runs the node, at the address that it had before, and returns when it is ready."""
         config = os.path.join(self.directory, "taskengine.yaml")
         with open(config, "w", encoding="utf-8") as f:
-            f.write(CONFIG % (os.path.join(self.directory, "data"), self.address))
+            f.write(CONFIG % (os.path.join(self.directory, "data"), self.address, self.access))
         log = os.path.join(self.directory, "log")
         with open(log, "wb") as stderr:
             self.process = subprocess.Popen([PROGRAM, "run", "-c", config], stderr=stderr)

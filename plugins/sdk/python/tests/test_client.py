@@ -61,7 +61,7 @@ class Blocking:
 
     def __getattr__(self, name):
         method = getattr(self.client, name)
-        if name in ("tasks", "schedules", "tree", "platforms"):
+        if name in ("tasks", "schedules", "tree", "platforms", "bulk_jobs", "documents", "events", "logs", "ordering_keys", "ordering_key_tasks"):
             return lambda *args, **named: over(method(*args, **named))
         return lambda *args, **named: asyncio.to_thread(method, *args, **named)
 
@@ -333,11 +333,16 @@ class Verbs(NodeTest):
         self.assertEqual({t.id async for t in c.tasks(types=[kind], states=["submitted"])}, ids)
         self.assertEqual([t.id async for t in c.tasks(types=[kind], key="k3")], [receipts[3].id])
         self.assertEqual([(s.state, s.count) for s in await c.count(types=[kind])], [("submitted", 257)])
+        where = "type=%s state=submitted" % kind
+        self.assertEqual([(s.type, s.count) for s in await c.count(where=where)], [(kind, 257)])
+        self.assertEqual(list(await c.count(types=[kind], where="state=done")), [])
 
     @on_both
     async def test_limits_are_changed(self, c):
         value = str(uuid.uuid4())
-        self.assertIn("partner", [x.name for x in await c.limits() if not x.value])
+        limits, silent = await c.limits()
+        self.assertIn("partner", [x.name for x in limits if not x.value])
+        self.assertEqual(list(silent), [])
         rate = Rate(20, timedelta(seconds=1))
         changed = await c.set_limit("partner", value, max=0, rate=rate, paused=True, by="eve")
         self.assertEqual((changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "unknown (says eve)"))
@@ -438,7 +443,7 @@ class Verbs(NodeTest):
         self.assertIsNone(await c.resume_slices("shops", **why))
         self.assertIsNone(await c.retry_slices("shops", **why))
         await when(lambda p: p.paused is None and p.orders == 0, "south")
-        self.assertEqual([p.name async for p in c.platforms("shops")], ["north", "south"])
+        self.assertEqual([p.name async for p in c.platforms("shops") if not p.removed], ["north", "south"])
         self.assertEqual([p.name async for p in c.platforms("shops", "s")], ["south"])
         source = await c.slice_source("shops")
         self.assertEqual((source.type, source.platform_count), ("fetch", 2))
@@ -451,6 +456,18 @@ class Verbs(NodeTest):
             await c.reset_platform("shops", "north", start, cursor=start + timedelta(seconds=7))
         with self.assertRaises(Invalid):
             await c.set_slices("shops", {"interval": "often"}, "north")
+        row = client.PlatformRow("west-%s" % uuid.uuid4(), {"interval": "2h"}, if_version=0)
+        for dry, outcome in ((True, "created"), (False, "created"), (False, "unchanged")):
+            self.assertEqual([a.outcome for a in await c.apply_platforms("shops", [row], dry_run=dry)], [outcome])
+        self.assertIsNone(await c.pause_slices("shops", prefix="west-", **why))
+        west = await when(lambda p: p.paused, row.name)
+        self.assertEqual((west.version, west.own, west.configured), (1, {"interval": "2h0m0s"}, False))
+        gone = client.PlatformRow(row.name, removed=True, if_version=7)
+        self.assertEqual([(a.code, a.version) for a in await c.apply_platforms("shops", [gone])], [("aborted", 0)])
+        gone = client.PlatformRow(row.name, removed=True)
+        self.assertEqual([(a.outcome, a.version) for a in await c.apply_platforms("shops", [gone])], [("removed", 2)])
+        with self.assertRaises(Invalid):
+            await c.apply_platforms("shops", [client.PlatformRow("a/b")])
 
     @on_both
     async def test_schedules_are_managed(self, c):

@@ -11,7 +11,27 @@ from datetime import datetime, timedelta, timezone
 
 from taskengine import client
 from taskengine._wire import DecodeError, _fields
-from taskengine.client import NewTask, _calls, _codec, _errors, _messages, _slice_calls, _slice_messages
+from taskengine.client import (
+    NewTask,
+    _bulk_calls,
+    _bulk_messages,
+    _calls,
+    _cluster_calls,
+    _cluster_messages,
+    _codec,
+    _document_calls,
+    _document_messages,
+    _errors,
+    _event_messages,
+    _events,
+    _log_messages,
+    _logs,
+    _messages,
+    _operation_calls,
+    _operation_messages,
+    _slice_calls,
+    _slice_messages,
+)
 from taskengine.client._ids import Ids
 from taskengine.client._requests import encode_task
 
@@ -41,11 +61,11 @@ class Messages(unittest.TestCase):
         wanted = declared()
         wanted["Task"] -= {("payload_text", 23, "string", "one"), ("result_text", 24, "string", "one")}  # of JSON only
         wanted["ReceivedSignal"] -= {("data_text", 4, "string", "one")}  # likewise
-        for cls in _messages.MESSAGES + _slice_messages.MESSAGES:
+        for cls in sum((m.MESSAGES for m in (_messages, _slice_messages, _bulk_messages, _cluster_messages, _document_messages, _event_messages, _log_messages, _operation_messages)), ()):
             fields = _codec.fields_of(cls).items()
             found = {(name.rstrip("_"), f.number, f.kind.name, f.shape) for name, f in fields}
             with self.subTest(cls.__name__):
-                self.assertEqual(found, wanted[cls.__name__])
+                self.assertEqual(found, wanted["Type" if cls is client.TaskType else cls.__name__])
 
     def test_what_is_encoded_is_decoded(self):
         at = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=timezone.utc)
@@ -58,6 +78,24 @@ class Messages(unittest.TestCase):
         schedule = client.Schedule("s", d, waiting=(at, at), running=(client.ScheduleFire(at, "x"),), fires=1 << 63)
         self.assertEqual(_codec.decode(client.Schedule, _codec.encode(schedule)), schedule)
 
+    def test_an_order_and_its_values_have_the_fields_of_the_proto_file(self):
+        wanted = declared()
+        values = client.TaskValues(0, {"a": 1}, {"h": "v"}, ["x"])
+        for order, left_out in (
+            (client.BulkOrder("set", "w", ["t"], "r", at=1.5, values=values, job="j"), {"in"}),
+            (client.BulkOrder("set", "w", ["t"], "r", delay=timedelta(seconds=1), values=values, job="j"), {"at"}),
+        ):
+            encoded = dict(_fields(_bulk_calls.preview_bulk_job(order).request))[1]
+            names = {number: name for name, number, _, _ in wanted["BulkOrder"]}
+            self.assertEqual({names[n] for n, _ in _fields(encoded)}, set(names.values()) - left_out)
+            names = {number: name for name, number, _, _ in wanted["TaskValues"]}
+            self.assertEqual({names[n] for n, _ in _fields(dict(_fields(encoded))[7])}, set(names.values()) - {"text"})
+
+    def test_a_number_with_a_fraction_is_encoded_and_decoded(self):
+        for rate in (0.0, 0.25, -1e300):
+            job = client.BulkJob("n", rate=rate)
+            self.assertEqual(_codec.decode(client.BulkJob, _codec.encode(job)), job)
+
     def test_the_calls_about_slices_have_the_fields_of_the_proto_file(self):
         wanted, at = declared(), datetime(2026, 3, 29, 1, 2, 3, tzinfo=timezone.utc)
         for call, named in (
@@ -65,12 +103,48 @@ class Messages(unittest.TestCase):
             (_slice_calls.platforms("s", "p", "t"), {"source", "prefix", "limit", "page_token"}),
             (_slice_calls.platform("s", "p"), {"source", "platform"}),
             (_slice_calls.set_slices("s", "p", {"lag": "1s"}, "b", "r"), {"source", "platform", "values", "by", "reason"}),
-            (_slice_calls.change_platform("AddPlatform", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
-            (_slice_calls.change_platform("RemovePlatform", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
-            (_slice_calls.change_slices("PauseSlices", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
-            (_slice_calls.change_slices("ResumeSlices", "s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
+            (_slice_calls.add_platform("s", "p", {"lag": "1s"}, "b", "r"), {"source", "platform", "values", "by", "reason"}),
+            (_slice_calls.remove_platform("s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
+            (_slice_calls.apply_platforms("s", [client.PlatformRow("p")], True, "b", "r"), {"source", "platforms", "dry_run", "by", "reason"}),
+            (_slice_calls.change_slices("PauseSlices", "s", "p", "x", "b", "r"), {"source", "platform", "by", "reason", "prefix"}),
+            (_slice_calls.change_slices("ResumeSlices", "s", "p", "x", "b", "r"), {"source", "platform", "by", "reason", "prefix"}),
             (_slice_calls.reset_platform("s", "p", at, at, "b", "r"), {"source", "platform", "to", "from", "by", "reason"}),
-            (_slice_calls.retry_slices("s", "p", at, at, "b", "r"), {"source", "platform", "from", "until", "by", "reason"}),
+            (_slice_calls.retry_slices("s", "p", "x", at, at, "b", "r"), {"source", "platform", "from", "until", "by", "reason", "prefix"}),
+            (_bulk_calls.preview_bulk_job(client.BulkOrder("fail")), {"order"}),
+            (_bulk_calls.start_bulk_job(client.BulkOrder("fail"), "n", 1.5, "b"), {"order", "name", "rate", "by"}),
+            (_bulk_calls.bulk_job("n"), {"name"}),
+            (_bulk_calls.bulk_jobs("t"), {"page_token"}),
+            (_bulk_calls.change_bulk_job("PauseBulkJob", "n", "b", "r"), {"name", "by", "reason"}),
+            (_bulk_calls.change_bulk_job("ContinueBulkJob", "n", "b", "r"), {"name", "by", "reason"}),
+            (_bulk_calls.change_bulk_job("StopBulkJob", "n", "b", "r"), {"name", "by", "reason"}),
+            (_bulk_calls.set_bulk_job_rate("n", 2, "b"), {"name", "rate", "by"}),
+            (_bulk_calls.set_task("x", client.TaskValues(), at, None, "b", 3), {"id", "version", "values", "at", "by"}),
+            (_bulk_calls.set_task("x", client.TaskValues(), None, 1, "", 0), {"id", "values", "in"}),
+            (_bulk_calls.delete_task("x", 3), {"id", "version"}),
+            (_cluster_calls.nodes("n"), {"node"}),
+            (_cluster_calls.drain_node("n", "b"), {"node", "by"}),
+            (_cluster_calls.drain_worker("w"), {"worker"}),
+            (_cluster_calls.add_token("n", ["submit"], ["t"], 60, "b"), {"name", "roles", "types", "expires_in", "by"}),
+            (_cluster_calls.tokens(True), {"revoked"}),
+            (_cluster_calls.revoke_token("n", True, "b"), {"name", "force", "by"}),
+            (_cluster_calls.rotate_token("n", 60, "b"), {"name", "grace", "by"}),
+            (_cluster_calls.wait_history("x"), {"id", "history"}),
+            (_document_calls.document("k"), {"key"}),
+            (_document_calls.documents("p", "t"), {"prefix", "page_token"}),
+            (_document_calls.set_document("k", "d", 0, at, "b"), {"key", "data", "if_version", "expires_at", "by"}),
+            (_document_calls.delete_document("k", 0, "b"), {"key", "if_version", "by"}),
+            (_logs._request("x", 1, True, "c"), {"id", "attempt", "follow", "cursor", "timeout"}),
+            (_operation_calls.change_type("PauseType", "t"), {"type"}),
+            (_operation_calls.change_type("ResumeType", "t"), {"type"}),
+            (_operation_calls.ordering_keys(["error"], True, "t"), {"states", "behind", "page_token"}),
+            (_operation_calls.ordering_key_tasks("k", "t"), {"key", "page_token"}),
+            (_operation_calls.resume_ordering_key("k"), {"key"}),
+            (_operation_calls.skip_ordering_key("k", "r"), {"key", "reason"}),
+            (_operation_calls.silence_alerts("r", {"type": "t"}, 1, "c", "b"), {"rule", "labels", "for", "comment", "by"}),
+            (_operation_calls.unsilence_alerts("x"), {"id"}),
+            (_operation_calls.test_alerts(["t"]), {"targets"}),
+            (_operation_calls.apply_config(True), {"all_nodes"}),
+            (_events._request("w", ["t"], "c", True), {"where", "types", "cursor", "catch_up", "timeout"}),
             (_calls.tasks(["error"], ["t"], "k", "w", "p"), {"states", "types", "page_token", "key", "where"}),
             (_calls.error_kinds(["t"], "w", 7), {"types", "where", "limit"}),
         ):
@@ -78,6 +152,26 @@ class Messages(unittest.TestCase):
                 numbers = {name: number for name, number, _, _ in wanted[call.method + "Request"]}
                 self.assertEqual({n for n, _ in _fields(call.request)}, {numbers[name] for name in named})
                 self.assertEqual(named, {n for n in numbers if n in named})
+
+    def test_nodes_that_are_silent_are_read_beside_what_was_asked(self):
+        silent = client.SilentNode("n2", "i", "http://10.0.0.2:1", "no route")
+        limit, node, worker = client.Limit("l"), client.Node("n1"), client.Worker("1")
+        for call, one in ((_calls.limits(), limit), (_cluster_calls.nodes(""), node), (_cluster_calls.workers(), worker)):
+            answer = _codec.sized(1, _codec.encode(one)) + _codec.sized(2, _codec.encode(silent))
+            self.assertEqual(tuple(call.read(answer)), ([one], [silent]))
+
+    def test_a_log_says_at_its_end_which_lines_are_missing(self):
+        line = client.LogLine(1, message="m")
+        silent = (client.SilentNode("n2", "i", "", "no route"),)
+        ran = client.RanElsewhere(1, "n2"), client.RanElsewhere(2, "n3")
+        following = _logs._Following("x", 0, False, "c0")
+        first = _log_messages.TaskLogsResponse((line, line), "c1")
+        self.assertEqual([e.cursor for e in following.items(first)], ["c0", "c1"])
+        self.assertFalse(following.is_over)
+        last = _log_messages.TaskLogsResponse((), "c2", True, ran, silent)
+        missing = client.MissingLines([ran[1]], silent)
+        self.assertEqual(list(following.items(last)), [client.LogEntry("c2", missing=missing)])
+        self.assertTrue(following.is_over)
 
     def test_fields_it_does_not_know_are_skipped(self):
         unknown = b"\xf8\x3f\x01" + b"\xfa\x3f\x02ab"
@@ -99,6 +193,19 @@ class Messages(unittest.TestCase):
             lambda: _calls.error_kinds("mail", "", 1),
             lambda: _slice_calls.set_slices("s", "", {"interval": 5}, "", ""),
             lambda: _slice_calls.reset_platform("s", "p", None, None, "", ""),
+            lambda: _bulk_calls.start_bulk_job(client.BulkOrder("fail"), "", "fast", ""),
+            lambda: _bulk_calls.set_task("x", client.TaskValues(), 1.5, 1, "", 0),
+            lambda: _bulk_calls.set_task("x", client.TaskValues(priority=10), None, None, "", 0),
+            lambda: _bulk_calls.preview_bulk_job(client.BulkOrder("fail", types="mail")),
+            lambda: _cluster_calls.add_token("n", "submit", (), None, ""),
+            lambda: _document_calls.set_document("k", "d", -1, None, ""),
+            lambda: _document_calls.set_document("k", object(), None, None, ""),
+            lambda: _document_calls.delete_document("k", -1, ""),
+            lambda: _events._request("", "mail", "", False),
+            lambda: _logs._request("x", -1, False, ""),
+            lambda: _operation_calls.ordering_keys("error", False, ""),
+            lambda: _operation_calls.test_alerts("hook"),
+            lambda: _operation_calls.silence_alerts("r", None, "1h", "", ""),
             lambda: _calls.reschedule("x", None, None, 0),
             lambda: _calls.reschedule("x", datetime(2026, 1, 1), None, 0),
             lambda: _calls.apply_schedule("s", client.ScheduleDefinition(cron=5)),

@@ -13,8 +13,10 @@ from datetime import datetime, timedelta, timezone
 from taskengine import (
     Again,
     Child,
+    Document,
     InDoubt,
     NotChecked,
+    NotRead,
     NotStored,
     Permanent,
     Program,
@@ -30,7 +32,7 @@ from taskengine import (
     _wire,
 )  # fmt: skip
 from taskengine._outbox import Host, Outbox
-from taskengine._task import MAX_CHECKPOINT
+from taskengine._task import MAX_CHECKPOINT, MAX_DOCUMENT
 from taskengine._woken import NAMES
 from tests import host as h
 
@@ -285,6 +287,102 @@ class Checks(unittest.TestCase):
 
     def test_without_a_host_nothing_is_refused(self):
         self.assertEqual(Task(_wire.decode_run(b"")).check_children("page", Child("a")), [])
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        self.outbox = Outbox(Host(100, frozenset({"documents"})), lambda *timer: None)
+        self.task = Task(_wire.decode_run(b"\x08\x07\x12\x10" + bytes(16)), self.outbox)
+
+    def test_a_coroutine_awaits_the_document(self):
+        at = 1_900_000_000_000_001
+        answer = _wire.DocumentRead(7, 1, "", 5, b'{"left": 2}', at, at + 1, at + 2)
+
+        async def read():
+            first = asyncio.ensure_future(self.task.read_document("stock/a"))
+            second = asyncio.ensure_future(self.task.read_document("stöck/b"))
+            await asyncio.sleep(0)
+            asked = [_wire.read_document(7, 1, "stock/a"), _wire.read_document(7, 2, "stöck/b")]
+            self.assertEqual(self.outbox.questions(self.task), [(_wire.READ, message) for message in asked])
+            self.outbox.document(self.task, _wire.DocumentRead(7, 2))
+            self.outbox.document(self.task, answer)
+            self.outbox.document(self.task, answer)  # an answer to nothing
+            return await first, await second
+
+        there, none = asyncio.run(read())
+        self.assertEqual((there.key, there.version, there.text(), there.json()), ("stock/a", 5, '{"left": 2}', {"left": 2}))
+        times = [round(time.timestamp() * 1e6) for time in (there.expires_at, there.created_at, there.updated_at)]
+        self.assertEqual(times, [at, at + 1, at + 2])
+        self.assertEqual((none, none.json()), (Document("stöck/b"), None))
+
+    def test_a_read_is_not_awaited_for_ever(self):
+        for end in (
+            lambda: self.outbox.finish(self.task, b""),
+            lambda: self.outbox.give_up(self.task, "the host is gone"),
+            lambda: self.outbox.document(self.task, _wire.DocumentRead(7, 1, "the store does not answer")),
+        ):
+            self.setUp()
+            future = self.outbox.read(self.task, "a")
+            end()
+            with self.assertRaisesRegex(NotRead, "the document 'a' was not read"):
+                future.result(0)
+            self.assertEqual(self.outbox.questions(self.task), [])
+        self.outbox.finish(self.task, b"")
+        with self.assertRaisesRegex(NotRead, "too late"):
+            self.task.read_document("a")
+
+    def test_documents_are_written_with_an_answer(self):
+        at = datetime(2030, 1, 1, tzinfo=timezone.utc)
+        host, write, expires = self.outbox._host, _wire.write_document, round(at.timestamp() * 1e6)
+        self.task.write_document(Document("a", b"x", 7, expires_at=at), {"n": 1})
+        self.task.write_document(Document("b"), "new", expires_at=at.timestamp())
+        self.task.write_document("c", bytes(MAX_DOCUMENT), if_version=0)
+        self.task.write_document("d", None)
+        self.task.delete_document("e")
+        self.task.delete_document(Document("f", version=(1 << 64) - 1))
+        wanted = b"".join((
+            write("a", b'{"n": 1}', False, 7, expires), write("b", b"new", False, 0, expires),
+            write("c", bytes(MAX_DOCUMENT), False, 0, 0), write("d", b"", False, None, 0), write("e", b"", True, None, 0),
+            write("f", b"", True, (1 << 64) - 1, 0),
+        ))  # fmt: skip
+        for finish in (_answer.result(self.task, "ok", host), _answer.error(self.task, Again(1, "ok"), host)):
+            self.assertTrue(finish.endswith(wanted))
+        for e in (ValueError("no"), Snooze(1), Permanent("no")):
+            self.assertNotIn(b"stock", _answer.error(self.task, e, host))
+            self.assertLess(len(_answer.error(self.task, e, host)), MAX_DOCUMENT)
+        with self.assertRaisesRegex(RuntimeError, "it has its answer already"):
+            self.task.write_document("a", 1)
+
+    def test_what_cannot_be_written_is_an_error(self):
+        for args, options in (
+            (("", "x"), {}),
+            ((None, "x"), {}),
+            (("a", bytes(MAX_DOCUMENT + 1)), {}),
+            (("a", "x"), {"if_version": -1}),
+            ((Document("a", version=1), "x"), {"if_version": 1}),
+            (("a", "x"), {"expires_at": datetime(2030, 1, 1)}),
+            (("\udcff", "x"), {}),
+        ):
+            with self.subTest(args[0], **options), self.assertRaises(ValueError):
+                self.task.write_document(*args, **options)
+        for number in range(16):
+            self.task.write_document(str(number), "x")
+        with self.assertRaisesRegex(ValueError, "at most 16"):
+            self.task.delete_document("16")
+
+    def test_a_host_without_documents_is_not_asked(self):
+        task = Task(_wire.decode_run(b"\x08\x07"), Outbox(Host(), lambda *timer: None))
+        with self.assertRaises(Permanent) as refused:
+            task.read_document("a")
+        self.assertEqual(refused.exception.error_class, "unsupported")
+        self.assertIn(b"ok", _answer.result(task, "ok", Host()))  # the handler has gone on without
+        task = Task(_wire.decode_run(b"\x08\x07"), Outbox(Host(), lambda *timer: None))
+        with self.assertRaises(Permanent):
+            task.write_document("a", "x")
+        self.assertIn(b"unsupported", _answer.result(task, "ok", Host()))  # it would be lost
+
+    def test_without_a_host_there_are_none(self):
+        self.assertEqual(Task(_wire.decode_run(b"")).read_document("a"), Document("a"))
 
 
 class Steps(unittest.TestCase):

@@ -64,6 +64,17 @@ class Decoding(unittest.TestCase):
                 )
                 for k in content.get("checked", [])
             ],
+            "documents": [
+                _wire.DocumentRead(
+                    error=d.get("error", ""),
+                    data=base64.b64decode(d.get("data", "")),
+                    **{
+                        name: int(d.get(name, 0))
+                        for name in ("run_id", "number", "version", "expires_at", "created_at", "updated_at")
+                    },
+                )
+                for d in content.get("documents", [])
+            ],
         }
 
     def wanted_refusal(self, r):
@@ -146,6 +157,20 @@ class Encoding(unittest.TestCase):
             ),
             "from: checkpoints": w.encode_from_handler(
                 said=[(w.CHECKPOINT, w.checkpoint(1, b"page 2", 300)), (w.CHECKPOINT, w.checkpoint(2, b""))]
+            ),
+            "from: reads": w.encode_from_handler(
+                pong=7,
+                clock=1_900_000_000_000_000,
+                said=[(w.READ, w.read_document(1, 300, "stöck/a")), (w.READ, w.read_document(2, 1, ""))],
+            ),
+            "from: documents": w.encode_from_handler(
+                finishes=[
+                    w._int(1, 1)
+                    + w.write_document("stöck/a", b"\x00\xff", False, (1 << 64) - 1, 2_000_000_000_000_000)
+                    + w.write_document("b", b"", True, None, 0)
+                    + w.write_document("c", b"x", False, 0, 0)
+                    + w.write_document("", b"", False, None, 0)
+                ]
             ),
             "from: checks": w.encode_from_handler(
                 pong=7,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from taskengine import Again, Cancelled, Client, LogHandler, Permanent, Program, Task, WaitFor, Woken, client, handler
+from taskengine import Again, Cancelled, Client, Document, LogHandler, Permanent, Program, Task, WaitFor, Woken, client, handler
 
 
 @dataclass
@@ -25,6 +25,9 @@ def function(task: Task) -> dict[str, int]:
     task.progress(1, 2, "taken")
     task.spawn("mail", {"order": taken.id}, priority=1, run_at=1.5)
     task.log.info("charged", extra={"amount": taken.amount})
+    stock: Document = task.read_document("stock/a")
+    task.write_document(stock, {"left": stock.version}, expires_at=1.5)
+    task.delete_document("stock/b", if_version=stock.version)
     cancellation: Cancelled | None = task.cancellation
     if cancellation is not None:
         raise cancellation
@@ -88,6 +91,18 @@ def submits(c: Client) -> Order:
     undone: client.WorkflowStep | None = c.retry_workflow(receipt.id, from_step="pay").steps[0].compensation
     shown: client.Workflow = c.workflow_of("o-1")
     listed = [shown.task] if undone is not None else listed
+    order_of: client.BulkOrder = client.BulkOrder("set", "state=error", values=client.TaskValues(priority=1, payload=Order("a", 1)))
+    job: client.BulkJob = c.start_bulk_job(order_of, name="mend", rate=0.5)
+    states: dict[str, int] = dict(c.preview_bulk_job(order_of).states) if job.has_ended else {}
+    for event in c.events(where="type=mail", cursor="1h", catch_up=True):
+        if event.task is not None and event.task.state in states:
+            listed.append(event.task)
+    nodes, silent = c.nodes()
+    names: list[str] = [n.name for n in nodes if n.status is None] + [s.problem for s in silent]
+    secret: str = c.add_token("shop", ["submit"], expires_in=timedelta(days=1)).secret if names else ""
+    total: timedelta | None = c.wait_history(secret).waits[0].total
+    if total is not None and total.days:
+        return Order("a", total.days)
     limit: client.Limit = c.set_limit("partner", rate=client.Rate(20, timedelta(seconds=1)))
     made: Order = c.result(receipt.id, order)
     return made if listed and limit.max else order(c.result(receipt.id))
@@ -104,5 +119,10 @@ async def coroutines(c: client.AsyncClient) -> str:
         lag: int | None = (await c.source("orders")).lag
         if lag is None and moves:
             return moves[0].topic
+        async for event in c.events(types=["mail"]):
+            if event.gap is not None and event.gap.from_ is not None:
+                return event.gap.text
+        async for job in c.bulk_jobs():
+            await c.stop_bulk_job(job.name, reason=str(job.changed))
         task: client.Task = await c.wait((await c.submit("mail")).id, timeout=1)
         return task.state

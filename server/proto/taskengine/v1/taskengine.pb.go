@@ -61,7 +61,12 @@ type NewTask struct {
 	// A task that has not begun by this time becomes an error.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// Stored unchanged, such as a trace context.
-	Headers       map[string]string `protobuf:"bytes,11,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Headers map[string]string `protobuf:"bytes,11,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The ids of tasks that exist, at most 100: it runs when all of them are done, and is cancelled
+	// if one of them fails or is cancelled. Excludes at, in and children.
+	After []string `protobuf:"bytes,12,rep,name=after,proto3" json:"after,omitempty"`
+	// It runs when the tasks of after have ended, however.
+	AfterAny      bool `protobuf:"varint,13,opt,name=after_any,json=afterAny,proto3" json:"after_any,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +187,20 @@ func (x *NewTask) GetHeaders() map[string]string {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *NewTask) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *NewTask) GetAfterAny() bool {
+	if x != nil {
+		return x.AfterAny
+	}
+	return false
 }
 
 type isNewTask_Input interface {
@@ -1029,7 +1048,8 @@ type Task struct {
 	Node string `protobuf:"bytes,28,opt,name=node,proto3" json:"node,omitempty"`
 	// The names of the signals that it waits for. It is waiting, and next_event_at is when that
 	// ends without a signal. Empty if it waits for none. If it waits for children, the only name is
-	// taskengine.children, which no signal has.
+	// taskengine.children, and if it waits for tasks after which it runs, taskengine.after. No signal
+	// has these names.
 	Awaits []string `protobuf:"bytes,29,rep,name=awaits,proto3" json:"awaits,omitempty"`
 	// What ended its newest wait: signal, children, timeout or user, which is a person who has
 	// resumed it. Empty if it has not waited, or has done its work since.
@@ -1042,7 +1062,11 @@ type Task struct {
 	Parent *Parent `protobuf:"bytes,33,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The children that it has added, by their names. A task that is kept for its key alone has
 	// none. Not in lists.
-	Children      []*ChildSet `protobuf:"bytes,34,rep,name=children,proto3" json:"children,omitempty"`
+	Children []*ChildSet `protobuf:"bytes,34,rep,name=children,proto3" json:"children,omitempty"`
+	// The tasks after which it runs. Absent if it runs after none. Not in lists, but in trees.
+	After *After `protobuf:"bytes,35,opt,name=after,proto3" json:"after,omitempty"`
+	// The ids of the tasks that run after it. Not in lists.
+	Followers     []string `protobuf:"bytes,36,rep,name=followers,proto3" json:"followers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1315,6 +1339,99 @@ func (x *Task) GetChildren() []*ChildSet {
 	return nil
 }
 
+func (x *Task) GetAfter() *After {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Task) GetFollowers() []string {
+	if x != nil {
+		return x.Followers
+	}
+	return nil
+}
+
+// After are the tasks after which a task runs.
+type After struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tasks []string               `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // their ids
+	// How many have ended so. One in the state error has not ended.
+	Done      uint32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Failed    uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled uint32 `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The task runs when they have ended, however. Only while it waits for them.
+	Any           bool `protobuf:"varint,5,opt,name=any,proto3" json:"any,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *After) Reset() {
+	*x = After{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *After) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*After) ProtoMessage() {}
+
+func (x *After) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use After.ProtoReflect.Descriptor instead.
+func (*After) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *After) GetTasks() []string {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *After) GetDone() uint32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *After) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *After) GetCancelled() uint32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *After) GetAny() bool {
+	if x != nil {
+		return x.Any
+	}
+	return false
+}
+
 // Parent is the place of a task among the children of another.
 type Parent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1327,7 +1444,7 @@ type Parent struct {
 
 func (x *Parent) Reset() {
 	*x = Parent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1456,7 @@ func (x *Parent) String() string {
 func (*Parent) ProtoMessage() {}
 
 func (x *Parent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1469,7 @@ func (x *Parent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parent.ProtoReflect.Descriptor instead.
 func (*Parent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Parent) GetId() string {
@@ -1397,7 +1514,7 @@ type ChildSet struct {
 
 func (x *ChildSet) Reset() {
 	*x = ChildSet{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1526,7 @@ func (x *ChildSet) String() string {
 func (*ChildSet) ProtoMessage() {}
 
 func (x *ChildSet) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1539,7 @@ func (x *ChildSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildSet.ProtoReflect.Descriptor instead.
 func (*ChildSet) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChildSet) GetName() string {
@@ -1494,7 +1611,7 @@ type ReceivedSignal struct {
 
 func (x *ReceivedSignal) Reset() {
 	*x = ReceivedSignal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1623,7 @@ func (x *ReceivedSignal) String() string {
 func (*ReceivedSignal) ProtoMessage() {}
 
 func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1636,7 @@ func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedSignal.ProtoReflect.Descriptor instead.
 func (*ReceivedSignal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReceivedSignal) GetName() string {
@@ -1564,7 +1681,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1693,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1706,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Progress) GetDone() uint64 {
@@ -1625,17 +1742,20 @@ type Attempt struct {
 	Number    uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// completed, errored, crashed, timed_out, snoozed, handed_back, overruled or interrupted.
+	// completed, errored, crashed, timed_out, snoozed, handed_back, overruled or interrupted. No attempt has ended if it is edited or erased: a person has
+	// changed the task, and error has what it had before, or has removed its content. The latter began when the task had ended.
 	Outcome       string `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"` // the name of the node that ran it
+	By            string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`     // who has edited or erased it, if that is known
+	Job           string `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`   // the bulk job that has done so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1767,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1780,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1705,6 +1825,20 @@ func (x *Attempt) GetNode() string {
 	return ""
 }
 
+func (x *Attempt) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Attempt) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Either the id is given, or the type and the key.
@@ -1719,7 +1853,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1865,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1878,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1784,7 +1918,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1930,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1943,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -1835,7 +1969,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1981,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1994,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRequest) GetStates() []string {
@@ -1919,7 +2053,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2065,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2078,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -2000,7 +2134,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2146,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2159,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CountRequest) GetStates() []string {
@@ -2063,7 +2197,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2209,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2222,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CountResponse) GetCounts() []*StateCount {
@@ -2137,7 +2271,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2283,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2296,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StateCount) GetState() string {
@@ -2197,7 +2331,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2343,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2356,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListErrorsRequest) GetTypes() []string {
@@ -2261,7 +2395,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2407,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2420,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListErrorsResponse) GetKinds() []*ErrorKind {
@@ -2356,7 +2490,7 @@ type ErrorKind struct {
 
 func (x *ErrorKind) Reset() {
 	*x = ErrorKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2502,7 @@ func (x *ErrorKind) String() string {
 func (*ErrorKind) ProtoMessage() {}
 
 func (x *ErrorKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2515,7 @@ func (x *ErrorKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorKind.ProtoReflect.Descriptor instead.
 func (*ErrorKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ErrorKind) GetKind() string {
@@ -2460,7 +2594,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2606,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2619,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -2523,7 +2657,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2669,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2682,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WaitResponse) GetSettled() bool {
@@ -2591,7 +2725,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2737,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2750,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventsRequest) GetWhere() string {
@@ -2662,16 +2796,15 @@ type EventsResponse struct {
 	// What to continue with after all events of this response.
 	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Node   string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"` // the name of the node, in the first response
-	// In the first response: the names of the other nodes of the cluster. Their changes are not
-	// among the events.
-	OtherNodes    []string `protobuf:"bytes,5,rep,name=other_nodes,json=otherNodes,proto3" json:"other_nodes,omitempty"`
+	// Nodes that do not answer: their changes come later. It is sent again when another node does not answer.
+	Silent        []*SilentNode `protobuf:"bytes,5,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2816,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2829,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EventsResponse) GetGap() *EventGap {
@@ -2727,9 +2860,9 @@ func (x *EventsResponse) GetNode() string {
 	return ""
 }
 
-func (x *EventsResponse) GetOtherNodes() []string {
+func (x *EventsResponse) GetSilent() []*SilentNode {
 	if x != nil {
-		return x.OtherNodes
+		return x.Silent
 	}
 	return nil
 }
@@ -2749,7 +2882,7 @@ type TaskEvent struct {
 
 func (x *TaskEvent) Reset() {
 	*x = TaskEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2894,7 @@ func (x *TaskEvent) String() string {
 func (*TaskEvent) ProtoMessage() {}
 
 func (x *TaskEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2907,7 @@ func (x *TaskEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent.ProtoReflect.Descriptor instead.
 func (*TaskEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TaskEvent) GetTask() *Task {
@@ -2816,7 +2949,7 @@ type EventGap struct {
 
 func (x *EventGap) Reset() {
 	*x = EventGap{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2961,7 @@ func (x *EventGap) String() string {
 func (*EventGap) ProtoMessage() {}
 
 func (x *EventGap) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2974,7 @@ func (x *EventGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventGap.ProtoReflect.Descriptor instead.
 func (*EventGap) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EventGap) GetFrom() *timestamppb.Timestamp {
@@ -2876,7 +3009,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3021,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3034,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -2934,7 +3067,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3079,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3092,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -3022,7 +3155,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3167,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3180,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Wait) GetCode() string {
@@ -3133,7 +3266,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3278,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3291,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Reason) GetCode() string {
@@ -3271,7 +3404,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3416,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3429,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -3352,7 +3485,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3497,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3510,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -3428,7 +3561,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3573,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3586,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -3506,7 +3639,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3651,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3664,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -3605,7 +3738,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3750,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3763,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -3678,7 +3811,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3823,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3836,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -3746,7 +3879,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3891,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3904,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TreeRequest) GetId() string {
@@ -3807,7 +3940,7 @@ type TreeResponse struct {
 
 func (x *TreeResponse) Reset() {
 	*x = TreeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3952,7 @@ func (x *TreeResponse) String() string {
 func (*TreeResponse) ProtoMessage() {}
 
 func (x *TreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3965,7 @@ func (x *TreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeResponse.ProtoReflect.Descriptor instead.
 func (*TreeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TreeResponse) GetTasks() []*TreeTask {
@@ -3851,7 +3984,7 @@ func (x *TreeResponse) GetNextPageToken() string {
 
 type TreeTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`    // without payload and result, but with its children
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`    // without payload and result, but with its children and the tasks after which it runs
 	Depth         uint32                 `protobuf:"varint,2,opt,name=depth,proto3" json:"depth,omitempty"` // how many tasks of the tree are above it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3859,7 +3992,7 @@ type TreeTask struct {
 
 func (x *TreeTask) Reset() {
 	*x = TreeTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4004,7 @@ func (x *TreeTask) String() string {
 func (*TreeTask) ProtoMessage() {}
 
 func (x *TreeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4017,7 @@ func (x *TreeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeTask.ProtoReflect.Descriptor instead.
 func (*TreeTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TreeTask) GetTask() *Task {
@@ -3920,7 +4053,7 @@ type SubmitWorkflowRequest struct {
 
 func (x *SubmitWorkflowRequest) Reset() {
 	*x = SubmitWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4065,7 @@ func (x *SubmitWorkflowRequest) String() string {
 func (*SubmitWorkflowRequest) ProtoMessage() {}
 
 func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4078,7 @@ func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SubmitWorkflowRequest) GetName() string {
@@ -4020,7 +4153,7 @@ type SubmitWorkflowResponse struct {
 
 func (x *SubmitWorkflowResponse) Reset() {
 	*x = SubmitWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4032,7 +4165,7 @@ func (x *SubmitWorkflowResponse) String() string {
 func (*SubmitWorkflowResponse) ProtoMessage() {}
 
 func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +4178,7 @@ func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
@@ -4066,7 +4199,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4211,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4224,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -4117,7 +4250,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4262,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4275,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -4166,7 +4299,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4311,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4324,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -4224,7 +4357,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4369,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4382,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -4272,7 +4405,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4417,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4430,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Workflow) GetName() string {
@@ -4363,7 +4496,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4375,7 +4508,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4388,7 +4521,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WorkflowStep) GetName() string {
@@ -4513,7 +4646,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4658,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4671,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -4564,7 +4697,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4576,7 +4709,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4589,7 +4722,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -4610,7 +4743,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4622,7 +4755,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4635,7 +4768,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FailRequest) GetId() string {
@@ -4668,7 +4801,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +4813,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +4826,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -4720,7 +4853,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4865,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4878,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -4812,7 +4945,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +4957,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +4970,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -4867,7 +5000,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +5012,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5025,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -4964,7 +5097,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4976,7 +5109,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4989,7 +5122,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -5006,6 +5139,515 @@ func (x *SignalResponse) GetTask() *Task {
 	return nil
 }
 
+type Document struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                            // missing in lists
+	Size          uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`                           // of the data, in bytes; 0 if it cannot be decoded
+	Version       uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`                     // another one, and a greater one, after each write
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"` // when it was first written
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"` // when it was last written
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // from when on it does not exist; missing: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Document) Reset() {
+	*x = Document{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Document) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Document) ProtoMessage() {}
+
+func (x *Document) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Document.ProtoReflect.Descriptor instead.
+func (*Document) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *Document) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Document) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Document) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Document) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Document) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Document) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Document) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+type GetDocumentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDocumentRequest) Reset() {
+	*x = GetDocumentRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDocumentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDocumentRequest) ProtoMessage() {}
+
+func (x *GetDocumentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDocumentRequest.ProtoReflect.Descriptor instead.
+func (*GetDocumentRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetDocumentRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type GetDocumentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Document      *Document              `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDocumentResponse) Reset() {
+	*x = GetDocumentResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDocumentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDocumentResponse) ProtoMessage() {}
+
+func (x *GetDocumentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDocumentResponse.ProtoReflect.Descriptor instead.
+func (*GetDocumentResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *GetDocumentResponse) GetDocument() *Document {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+type ListDocumentsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`                        // only keys that begin with it; empty: all
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
+	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the answer before; empty for the first page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDocumentsRequest) Reset() {
+	*x = ListDocumentsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDocumentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDocumentsRequest) ProtoMessage() {}
+
+func (x *ListDocumentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDocumentsRequest.ProtoReflect.Descriptor instead.
+func (*ListDocumentsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ListDocumentsRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListDocumentsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListDocumentsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListDocumentsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Documents     []*Document            `protobuf:"bytes,1,rep,name=documents,proto3" json:"documents,omitempty"`                                // maybe none, although more pages follow
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDocumentsResponse) Reset() {
+	*x = ListDocumentsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDocumentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDocumentsResponse) ProtoMessage() {}
+
+func (x *ListDocumentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDocumentsResponse.ProtoReflect.Descriptor instead.
+func (*ListDocumentsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ListDocumentsResponse) GetDocuments() []*Document {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+func (x *ListDocumentsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type SetDocumentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`   // at most 500 bytes
+	Data  []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // at most 256 KiB
+	// Only if the document has this version; 0: only if there is none. Absent: any.
+	IfVersion     *uint64                `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // missing: it does not expire
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                // who asks, as the client says; written to the log of the node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDocumentRequest) Reset() {
+	*x = SetDocumentRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDocumentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDocumentRequest) ProtoMessage() {}
+
+func (x *SetDocumentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDocumentRequest.ProtoReflect.Descriptor instead.
+func (*SetDocumentRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SetDocumentRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SetDocumentRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SetDocumentRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+func (x *SetDocumentRequest) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *SetDocumentRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SetDocumentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Document      *Document              `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"` // after that, without its data
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDocumentResponse) Reset() {
+	*x = SetDocumentResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDocumentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDocumentResponse) ProtoMessage() {}
+
+func (x *SetDocumentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDocumentResponse.ProtoReflect.Descriptor instead.
+func (*SetDocumentResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *SetDocumentResponse) GetDocument() *Document {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+type DeleteDocumentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	IfVersion     *uint64                `protobuf:"varint,2,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"` // only if the document has this version; absent: any
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                                       // who asks, likewise
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteDocumentRequest) Reset() {
+	*x = DeleteDocumentRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteDocumentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteDocumentRequest) ProtoMessage() {}
+
+func (x *DeleteDocumentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteDocumentRequest.ProtoReflect.Descriptor instead.
+func (*DeleteDocumentRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *DeleteDocumentRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DeleteDocumentRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+func (x *DeleteDocumentRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type DeleteDocumentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteDocumentResponse) Reset() {
+	*x = DeleteDocumentResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteDocumentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteDocumentResponse) ProtoMessage() {}
+
+func (x *DeleteDocumentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteDocumentResponse.ProtoReflect.Descriptor instead.
+func (*DeleteDocumentResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+}
+
 type ListKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only keys whose head is in one of these states; none: all, also those without a head.
@@ -5019,7 +5661,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5673,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5686,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -5085,7 +5727,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5739,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5752,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -5143,7 +5785,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5797,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5810,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -5217,7 +5859,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5229,7 +5871,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5242,7 +5884,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -5277,7 +5919,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5931,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5944,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -5335,7 +5977,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5989,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +6002,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -5379,7 +6021,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5391,7 +6033,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +6046,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -5424,7 +6066,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5436,7 +6078,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5449,7 +6091,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -5475,7 +6117,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5487,7 +6129,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5500,7 +6142,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -5518,7 +6160,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +6172,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +6185,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 type ListTypesResponse struct {
@@ -5558,7 +6200,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5570,7 +6212,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5583,7 +6225,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -5617,7 +6259,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +6271,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,7 +6284,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Type) GetName() string {
@@ -5703,7 +6345,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5715,7 +6357,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5728,7 +6370,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -5746,7 +6388,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5758,7 +6400,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5771,7 +6413,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 type ResumeTypeRequest struct {
@@ -5783,7 +6425,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5795,7 +6437,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5808,7 +6450,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -5826,7 +6468,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +6480,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +6493,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 // A node of the cluster that is alive and did not answer, so that an answer may lack what only that
@@ -5868,7 +6510,7 @@ type SilentNode struct {
 
 func (x *SilentNode) Reset() {
 	*x = SilentNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5880,7 +6522,7 @@ func (x *SilentNode) String() string {
 func (*SilentNode) ProtoMessage() {}
 
 func (x *SilentNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5893,7 +6535,7 @@ func (x *SilentNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilentNode.ProtoReflect.Descriptor instead.
 func (*SilentNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SilentNode) GetNode() string {
@@ -5933,7 +6575,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5945,7 +6587,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5958,7 +6600,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListNodesRequest) GetNode() string {
@@ -5979,7 +6621,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5991,7 +6633,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6004,7 +6646,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -6039,7 +6681,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6051,7 +6693,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6064,7 +6706,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Node) GetName() string {
@@ -6151,7 +6793,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6805,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6818,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *NodeStatus) GetStartedAt() *timestamppb.Timestamp {
@@ -6266,7 +6908,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6278,7 +6920,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6291,7 +6933,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DrainNodeRequest) GetNode() string {
@@ -6317,7 +6959,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6971,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,7 +6984,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -6350,6 +6992,239 @@ func (x *DrainNodeResponse) GetNode() *Node {
 		return x.Node
 	}
 	return nil
+}
+
+type ApplyConfigRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AllNodes      bool                   `protobuf:"varint,1,opt,name=all_nodes,json=allNodes,proto3" json:"all_nodes,omitempty"` // also the other nodes of the cluster, each of which reads its own file
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyConfigRequest) Reset() {
+	*x = ApplyConfigRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyConfigRequest) ProtoMessage() {}
+
+func (x *ApplyConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyConfigRequest.ProtoReflect.Descriptor instead.
+func (*ApplyConfigRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *ApplyConfigRequest) GetAllNodes() bool {
+	if x != nil {
+		return x.AllNodes
+	}
+	return false
+}
+
+type ApplyConfigResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []*AppliedConfig       `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`   // by name
+	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"` // nodes that did not answer, and may have applied their files
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyConfigResponse) Reset() {
+	*x = ApplyConfigResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyConfigResponse) ProtoMessage() {}
+
+func (x *ApplyConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyConfigResponse.ProtoReflect.Descriptor instead.
+func (*ApplyConfigResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *ApplyConfigResponse) GetNodes() []*AppliedConfig {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ApplyConfigResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+// AppliedConfig is the outcome for one node.
+type AppliedConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // its name
+	Changes       []*ConfigChange        `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`      // why nothing was changed, or which part of changes was not applied
+	Unchanged     bool                   `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // nothing was changed because of the problem
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedConfig) Reset() {
+	*x = AppliedConfig{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedConfig) ProtoMessage() {}
+
+func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedConfig.ProtoReflect.Descriptor instead.
+func (*AppliedConfig) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *AppliedConfig) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AppliedConfig) GetChanges() []*ConfigChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *AppliedConfig) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *AppliedConfig) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+type ConfigChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`          // with its sections, such as limits.partner.max
+	Before        string                 `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`    // as YAML, without secrets; empty: the key was not there
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`      // likewise
+	Restart       bool                   `protobuf:"varint,4,opt,name=restart,proto3" json:"restart,omitempty"` // it takes a restart, and the value from before is in force; otherwise it was applied
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigChange) Reset() {
+	*x = ConfigChange{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigChange) ProtoMessage() {}
+
+func (x *ConfigChange) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigChange.ProtoReflect.Descriptor instead.
+func (*ConfigChange) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *ConfigChange) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ConfigChange) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *ConfigChange) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ConfigChange) GetRestart() bool {
+	if x != nil {
+		return x.Restart
+	}
+	return false
 }
 
 // Token is what a client may do, without its secret.
@@ -6374,7 +7249,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +7261,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +7274,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Token) GetName() string {
@@ -6506,7 +7381,7 @@ type AddTokenRequest struct {
 
 func (x *AddTokenRequest) Reset() {
 	*x = AddTokenRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6518,7 +7393,7 @@ func (x *AddTokenRequest) String() string {
 func (*AddTokenRequest) ProtoMessage() {}
 
 func (x *AddTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6531,7 +7406,7 @@ func (x *AddTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTokenRequest.ProtoReflect.Descriptor instead.
 func (*AddTokenRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AddTokenRequest) GetName() string {
@@ -6579,7 +7454,7 @@ type AddTokenResponse struct {
 
 func (x *AddTokenResponse) Reset() {
 	*x = AddTokenResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6591,7 +7466,7 @@ func (x *AddTokenResponse) String() string {
 func (*AddTokenResponse) ProtoMessage() {}
 
 func (x *AddTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6604,7 +7479,7 @@ func (x *AddTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTokenResponse.ProtoReflect.Descriptor instead.
 func (*AddTokenResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *AddTokenResponse) GetToken() *Token {
@@ -6630,7 +7505,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6642,7 +7517,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6655,7 +7530,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListTokensRequest) GetRevoked() bool {
@@ -6674,7 +7549,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6686,7 +7561,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6699,7 +7574,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -6720,7 +7595,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6732,7 +7607,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6745,7 +7620,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -6778,7 +7653,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6790,7 +7665,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6803,7 +7678,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -6824,7 +7699,7 @@ type RotateTokenRequest struct {
 
 func (x *RotateTokenRequest) Reset() {
 	*x = RotateTokenRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6836,7 +7711,7 @@ func (x *RotateTokenRequest) String() string {
 func (*RotateTokenRequest) ProtoMessage() {}
 
 func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6849,7 +7724,7 @@ func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateTokenRequest.ProtoReflect.Descriptor instead.
 func (*RotateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *RotateTokenRequest) GetName() string {
@@ -6883,7 +7758,7 @@ type RotateTokenResponse struct {
 
 func (x *RotateTokenResponse) Reset() {
 	*x = RotateTokenResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6895,7 +7770,7 @@ func (x *RotateTokenResponse) String() string {
 func (*RotateTokenResponse) ProtoMessage() {}
 
 func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6908,7 +7783,7 @@ func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateTokenResponse.ProtoReflect.Descriptor instead.
 func (*RotateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *RotateTokenResponse) GetToken() *Token {
@@ -6933,7 +7808,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6945,7 +7820,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6958,7 +7833,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 type ListWorkersResponse struct {
@@ -6971,7 +7846,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6983,7 +7858,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6996,7 +7871,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -7037,7 +7912,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7049,7 +7924,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7062,7 +7937,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Worker) GetId() string {
@@ -7151,7 +8026,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7163,7 +8038,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7176,7 +8051,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -7196,7 +8071,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7208,7 +8083,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7221,7 +8096,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -7246,7 +8121,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +8133,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +8146,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 type VersionResponse struct {
@@ -7287,7 +8162,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7299,7 +8174,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7312,7 +8187,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -7362,7 +8237,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7374,7 +8249,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7387,7 +8262,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -7450,7 +8325,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7462,7 +8337,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7475,7 +8350,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Limit) GetName() string {
@@ -7601,7 +8476,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7613,7 +8488,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7626,7 +8501,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LimitUse) GetNode() string {
@@ -7670,7 +8545,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7682,7 +8557,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7695,7 +8570,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -7769,7 +8644,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7781,7 +8656,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7794,7 +8669,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 type ListLimitsResponse struct {
@@ -7807,7 +8682,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7819,7 +8694,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7832,7 +8707,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -7859,7 +8734,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +8746,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +8759,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -7910,7 +8785,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7922,7 +8797,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7935,7 +8810,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -7963,7 +8838,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7975,7 +8850,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7988,7 +8863,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -8049,7 +8924,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8061,7 +8936,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8074,7 +8949,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -8096,7 +8971,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8108,7 +8983,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8121,7 +8996,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -8161,7 +9036,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8173,7 +9048,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8186,7 +9061,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -8206,7 +9081,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8218,7 +9093,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8231,7 +9106,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -8250,7 +9125,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8262,7 +9137,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8275,7 +9150,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -8295,7 +9170,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8307,7 +9182,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8320,7 +9195,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -8359,7 +9234,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8371,7 +9246,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8384,7 +9259,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -8450,7 +9325,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8462,7 +9337,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8475,7 +9350,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *LimitTask) GetId() string {
@@ -8527,7 +9402,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8539,7 +9414,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8552,7 +9427,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -8595,7 +9470,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8607,7 +9482,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8620,7 +9495,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -8650,14 +9525,14 @@ type Alert struct {
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	When          string                 `protobuf:"bytes,2,opt,name=when,proto3" json:"when,omitempty"`                                                                               // what the rule is about, as the configuration says: errors, queue_age, ...
 	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // type, limit, handler or path; node if it is about a node
-	Status        string                 `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`                                                                           // firing, or resolved if its end is still to be told
+	Status        string                 `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`                                                                           // firing, or resolved if it ended without a notification so far
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`                                                                             // since when it is so
 	FiredAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=fired_at,json=firedAt,proto3" json:"fired_at,omitempty"`                                                          // when it began to fire
 	ResolvedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`                                                 // absent while it fires
 	Value         float64                `protobuf:"fixed64,8,opt,name=value,proto3" json:"value,omitempty"`                                                                           // when a notification was made last, or it began to fire
 	Summary       string                 `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`                                                                         // for people
 	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`                                                                          // for people; it may have any text of a task
-	Told          []string               `protobuf:"bytes,11,rep,name=told,proto3" json:"told,omitempty"`                                                                              // targets that were told, or are about to be, that it fires; sorted
+	Told          []string               `protobuf:"bytes,11,rep,name=told,proto3" json:"told,omitempty"`                                                                              // targets with a notification that it fires, sent or due; sorted
 	Silence       string                 `protobuf:"bytes,12,opt,name=silence,proto3" json:"silence,omitempty"`                                                                        // the id of a silence that covers it; empty: none does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8665,7 +9540,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8677,7 +9552,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8690,7 +9565,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Alert) GetRule() string {
@@ -8794,7 +9669,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8806,7 +9681,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8819,7 +9694,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -8885,7 +9760,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8897,7 +9772,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8910,7 +9785,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -8956,7 +9831,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8968,7 +9843,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8981,7 +9856,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 type ListAlertsResponse struct {
@@ -8995,7 +9870,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9007,7 +9882,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9020,7 +9895,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -9053,7 +9928,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9065,7 +9940,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9078,7 +9953,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -9097,7 +9972,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9109,7 +9984,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9122,7 +9997,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -9144,7 +10019,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9156,7 +10031,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9169,7 +10044,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -9206,7 +10081,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9218,7 +10093,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9231,7 +10106,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -9278,7 +10153,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9290,7 +10165,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9303,7 +10178,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -9322,7 +10197,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9334,7 +10209,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9347,7 +10222,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -9365,7 +10240,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9377,7 +10252,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9390,7 +10265,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -9422,7 +10297,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9434,7 +10309,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9447,7 +10322,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -9547,7 +10422,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9559,7 +10434,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9572,7 +10447,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -9616,7 +10491,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9628,7 +10503,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9641,7 +10516,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -9715,7 +10590,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9727,7 +10602,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9740,7 +10615,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Schedule) GetName() string {
@@ -9858,7 +10733,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9870,7 +10745,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9883,7 +10758,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -9911,7 +10786,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9923,7 +10798,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9936,7 +10811,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -9966,7 +10841,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9978,7 +10853,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9991,7 +10866,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -10039,7 +10914,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10051,7 +10926,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10064,7 +10939,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -10090,7 +10965,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10102,7 +10977,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10115,7 +10990,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -10134,7 +11009,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10146,7 +11021,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10159,7 +11034,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -10182,7 +11057,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10194,7 +11069,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10207,7 +11082,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -10241,7 +11116,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10253,7 +11128,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10266,7 +11141,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -10292,7 +11167,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10304,7 +11179,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10317,7 +11192,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -10336,7 +11211,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10348,7 +11223,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10361,7 +11236,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -10385,7 +11260,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10397,7 +11272,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10410,7 +11285,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -10458,7 +11333,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10470,7 +11345,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10483,7 +11358,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -10509,7 +11384,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10521,7 +11396,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10534,7 +11409,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -10553,7 +11428,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10565,7 +11440,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10578,7 +11453,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -10602,7 +11477,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10614,7 +11489,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10627,7 +11502,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -10674,7 +11549,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10686,7 +11561,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10699,7 +11574,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -10718,7 +11593,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10730,7 +11605,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10743,7 +11618,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -10762,7 +11637,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10774,7 +11649,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10787,7 +11662,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -10810,7 +11685,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10822,7 +11697,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10835,7 +11710,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -10877,7 +11752,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10889,7 +11764,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10902,7 +11777,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -10932,7 +11807,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10944,7 +11819,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10957,7 +11832,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -10997,7 +11872,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11009,7 +11884,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11022,7 +11897,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -11047,7 +11922,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11059,7 +11934,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11072,7 +11947,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -11112,7 +11987,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11124,7 +11999,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11137,7 +12012,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -11155,7 +12030,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11167,7 +12042,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11180,7 +12055,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 type PauseScheduleRequest struct {
@@ -11193,7 +12068,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11205,7 +12080,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11218,7 +12093,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -11244,7 +12119,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11256,7 +12131,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11269,7 +12144,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -11288,7 +12163,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11300,7 +12175,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11313,7 +12188,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -11332,7 +12207,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11344,7 +12219,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11357,7 +12232,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -11376,7 +12251,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11388,7 +12263,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11401,7 +12276,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -11420,7 +12295,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11432,7 +12307,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11445,7 +12320,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -11467,7 +12342,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11479,7 +12354,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11492,7 +12367,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -11532,7 +12407,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11544,7 +12419,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11557,7 +12432,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -11597,7 +12472,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11609,7 +12484,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11622,7 +12497,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *Source) GetName() string {
@@ -11754,7 +12629,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11766,7 +12641,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11779,7 +12654,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -11818,7 +12693,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11830,7 +12705,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11843,7 +12718,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -11951,7 +12826,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11963,7 +12838,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11976,7 +12851,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -12015,7 +12890,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12027,7 +12902,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12040,7 +12915,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 type ListSourcesResponse struct {
@@ -12052,7 +12927,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12064,7 +12939,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12077,7 +12952,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -12096,7 +12971,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12108,7 +12983,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12121,7 +12996,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -12140,7 +13015,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12152,7 +13027,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12165,7 +13040,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -12185,7 +13060,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12197,7 +13072,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12210,7 +13085,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -12236,7 +13111,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12248,7 +13123,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12261,7 +13136,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -12280,7 +13155,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12292,7 +13167,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12305,7 +13180,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -12324,7 +13199,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12336,7 +13211,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12349,7 +13224,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -12378,7 +13253,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12390,7 +13265,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12403,7 +13278,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -12517,7 +13392,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12529,7 +13404,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12542,7 +13417,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -12573,7 +13448,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12585,7 +13460,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12598,7 +13473,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -12651,13 +13526,14 @@ type SliceSource struct {
 	// The node that has these values and platforms in a store of its own, if nodes with stores of their own share the platforms; empty:
 	// all nodes have them.
 	OnlyOn        string `protobuf:"bytes,16,opt,name=only_on,json=onlyOn,proto3" json:"only_on,omitempty"`
+	Version       uint64 `protobuf:"varint,17,opt,name=version,proto3" json:"version,omitempty"` // of its values: grows with each change of them, also by the configuration, and when the clock was set back
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12669,7 +13545,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12682,7 +13558,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *SliceSource) GetName() string {
@@ -12797,6 +13673,13 @@ func (x *SliceSource) GetOnlyOn() string {
 	return ""
 }
 
+func (x *SliceSource) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // Platform is a platform of a source of time slices.
 type Platform struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12815,18 +13698,21 @@ type Platform struct {
 	Problem       string                 `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"` // why it does not go on, or why its newest values are not in force; empty if neither
 	Made          uint64                 `protobuf:"varint,14,opt,name=made,proto3" json:"made,omitempty"`      // slices, since it was added
 	Done          uint64                 `protobuf:"varint,15,opt,name=done,proto3" json:"done,omitempty"`
-	GivenUp       uint64                 `protobuf:"varint,16,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // slices whose tasks were cancelled or failed by hand
-	TaskId        string                 `protobuf:"bytes,17,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`     // of its cursor
-	Settings      []*SliceSetting        `protobuf:"bytes,18,rep,name=settings,proto3" json:"settings,omitempty"`               // in force, by name; none before it has begun; not in lists
-	Slices        []*OpenSlice           `protobuf:"bytes,19,rep,name=slices,proto3" json:"slices,omitempty"`                   // that have not ended, in the order in which they were made; not in lists
-	History       []*SliceChange         `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`                 // the newest changes, the oldest first; not in lists
+	GivenUp       uint64                 `protobuf:"varint,16,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`                                                   // slices whose tasks were cancelled or failed by hand
+	TaskId        string                 `protobuf:"bytes,17,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`                                                       // of its cursor
+	Settings      []*SliceSetting        `protobuf:"bytes,18,rep,name=settings,proto3" json:"settings,omitempty"`                                                                 // in force, by name; none before it has begun; not in lists
+	Slices        []*OpenSlice           `protobuf:"bytes,19,rep,name=slices,proto3" json:"slices,omitempty"`                                                                     // that have not ended, in the order in which they were made; not in lists
+	History       []*SliceChange         `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`                                                                   // the newest changes, the oldest first; not in lists
+	Version       uint64                 `protobuf:"varint,21,opt,name=version,proto3" json:"version,omitempty"`                                                                  // grows with each change of its own values, and when it is added or removed
+	Own           map[string]string      `protobuf:"bytes,22,rep,name=own,proto3" json:"own,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // the values that were set for it while nodes ran, after its orders
+	Configured    bool                   `protobuf:"varint,23,opt,name=configured,proto3" json:"configured,omitempty"`                                                            // the configuration of the source names it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12838,7 +13724,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12851,7 +13737,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *Platform) GetSource() string {
@@ -12994,6 +13880,27 @@ func (x *Platform) GetHistory() []*SliceChange {
 	return nil
 }
 
+func (x *Platform) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Platform) GetOwn() map[string]string {
+	if x != nil {
+		return x.Own
+	}
+	return nil
+}
+
+func (x *Platform) GetConfigured() bool {
+	if x != nil {
+		return x.Configured
+	}
+	return false
+}
+
 // PlatformStop says that the breaker has stopped a platform.
 type PlatformStop struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -13006,7 +13913,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13018,7 +13925,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13031,7 +13938,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -13070,7 +13977,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13082,7 +13989,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13095,7 +14002,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -13132,7 +14039,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13144,7 +14051,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13157,7 +14064,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -13200,7 +14107,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13212,7 +14119,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13225,7 +14132,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -13257,7 +14164,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13269,7 +14176,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13282,7 +14189,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
 }
 
 type ListSliceSourcesResponse struct {
@@ -13294,7 +14201,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13306,7 +14213,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13319,7 +14226,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -13338,7 +14245,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13350,7 +14257,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13363,7 +14270,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -13382,7 +14289,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13394,7 +14301,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13407,7 +14314,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -13429,7 +14336,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13441,7 +14348,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13454,7 +14361,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -13495,7 +14402,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13507,7 +14414,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13520,7 +14427,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -13547,7 +14454,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13559,7 +14466,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13572,7 +14479,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -13598,7 +14505,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13610,7 +14517,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13623,7 +14530,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -13646,7 +14553,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13658,7 +14565,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13671,7 +14578,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -13719,7 +14626,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13731,7 +14638,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13744,7 +14651,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -13767,13 +14674,14 @@ type AddPlatformRequest struct {
 	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"` // as in SetSlices
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Values        map[string]string      `protobuf:"bytes,5,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // as in SetSlices: the first slice has them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13785,7 +14693,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13798,7 +14706,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -13829,6 +14737,13 @@ func (x *AddPlatformRequest) GetReason() string {
 	return ""
 }
 
+func (x *AddPlatformRequest) GetValues() map[string]string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 type AddPlatformResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`
@@ -13838,7 +14753,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13850,7 +14765,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13863,7 +14778,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -13871,6 +14786,282 @@ func (x *AddPlatformResponse) GetPlatform() *Platform {
 		return x.Platform
 	}
 	return nil
+}
+
+type ApplyPlatformsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platforms     []*PlatformRow         `protobuf:"bytes,2,rep,name=platforms,proto3" json:"platforms,omitempty"`          // at most 1000, each name once
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // change nothing, and answer the outcomes that there would be
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                        // as in SetSlices
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyPlatformsRequest) Reset() {
+	*x = ApplyPlatformsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyPlatformsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyPlatformsRequest) ProtoMessage() {}
+
+func (x *ApplyPlatformsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyPlatformsRequest.ProtoReflect.Descriptor instead.
+func (*ApplyPlatformsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
+}
+
+func (x *ApplyPlatformsRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ApplyPlatformsRequest) GetPlatforms() []*PlatformRow {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+func (x *ApplyPlatformsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ApplyPlatformsRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ApplyPlatformsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PlatformRow says how a platform is to be.
+type PlatformRow struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Values  map[string]string      `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of its own, as in SetSlices
+	Replace bool                   `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`                                                                        // values of its own that are not in values are unset
+	Removed bool                   `protobuf:"varint,4,opt,name=removed,proto3" json:"removed,omitempty"`                                                                        // it makes no slices; absent: it is added if there is none, or if it was removed
+	// The version that the platform must have, 0 if there must be none; absent: any. A platform that is like the row already is unchanged,
+	// also with another version.
+	IfVersion     *uint64 `protobuf:"varint,5,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlatformRow) Reset() {
+	*x = PlatformRow{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlatformRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlatformRow) ProtoMessage() {}
+
+func (x *PlatformRow) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlatformRow.ProtoReflect.Descriptor instead.
+func (*PlatformRow) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
+}
+
+func (x *PlatformRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlatformRow) GetValues() map[string]string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *PlatformRow) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+func (x *PlatformRow) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *PlatformRow) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+type ApplyPlatformsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platforms     []*AppliedPlatform     `protobuf:"bytes,1,rep,name=platforms,proto3" json:"platforms,omitempty"` // one for each of the request, in their order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyPlatformsResponse) Reset() {
+	*x = ApplyPlatformsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyPlatformsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyPlatformsResponse) ProtoMessage() {}
+
+func (x *ApplyPlatformsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyPlatformsResponse.ProtoReflect.Descriptor instead.
+func (*ApplyPlatformsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
+}
+
+func (x *ApplyPlatformsResponse) GetPlatforms() []*AppliedPlatform {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+// AppliedPlatform is the effect of ApplyPlatforms on one platform.
+type AppliedPlatform struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Outcome       string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`  // created, updated, removed or unchanged; empty if the row was not applied
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the platform then; 0 if there is none, or the row was not applied
+	Code          string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`        // of the error, such as aborted for another version; empty if the row was applied
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`      // why the row was not applied
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedPlatform) Reset() {
+	*x = AppliedPlatform{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedPlatform) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedPlatform) ProtoMessage() {}
+
+func (x *AppliedPlatform) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedPlatform.ProtoReflect.Descriptor instead.
+func (*AppliedPlatform) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
+}
+
+func (x *AppliedPlatform) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AppliedPlatform) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AppliedPlatform) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *AppliedPlatform) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AppliedPlatform) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
 }
 
 type RemovePlatformRequest struct {
@@ -13885,7 +15076,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13897,7 +15088,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13910,7 +15101,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -13950,7 +15141,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13962,7 +15153,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13975,7 +15166,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -13991,13 +15182,14 @@ type PauseSlicesRequest struct {
 	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"` // empty: all of the source
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`             // as in SetSlices
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Prefix        string                 `protobuf:"bytes,5,opt,name=prefix,proto3" json:"prefix,omitempty"` // without platform: only platforms with names that begin so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14009,7 +15201,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14022,7 +15214,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -14053,6 +15245,13 @@ func (x *PauseSlicesRequest) GetReason() string {
 	return ""
 }
 
+func (x *PauseSlicesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 type PauseSlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the order is for all
@@ -14064,7 +15263,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14076,7 +15275,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14089,7 +15288,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -14119,13 +15318,14 @@ type ResumeSlicesRequest struct {
 	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"` // empty: all of the source
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`             // as in SetSlices
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Prefix        string                 `protobuf:"bytes,5,opt,name=prefix,proto3" json:"prefix,omitempty"` // without platform: only platforms with names that begin so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14137,7 +15337,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14150,7 +15350,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -14181,6 +15381,13 @@ func (x *ResumeSlicesRequest) GetReason() string {
 	return ""
 }
 
+func (x *ResumeSlicesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 type ResumeSlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the order is for all
@@ -14192,7 +15399,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14204,7 +15411,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14217,7 +15424,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -14255,7 +15462,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14267,7 +15474,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14280,7 +15487,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -14334,7 +15541,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14346,7 +15553,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14359,7 +15566,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -14377,13 +15584,14 @@ type RetrySlicesRequest struct {
 	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`       // only slices with a part before it; absent: to the last one
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`             // as in SetSlices
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Prefix        string                 `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"` // without platform: only platforms with names that begin so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14395,7 +15603,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14408,7 +15616,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -14453,6 +15661,13 @@ func (x *RetrySlicesRequest) GetReason() string {
 	return ""
 }
 
+func (x *RetrySlicesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 type RetrySlicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`           // absent if the order is for all
@@ -14464,7 +15679,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14476,7 +15691,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14489,7 +15704,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{231}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -14516,22 +15731,24 @@ func (x *RetrySlicesResponse) GetOnlyOn() string {
 // BulkOrder selects tasks and their change by a bulk job.
 type BulkOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // resume, cancel, fail, reschedule, set or delete; delete needs the role admin
+	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // resume, cancel, fail, reschedule, set, undo, delete or erase; delete and erase need the role admin
 	// A filter, as in ListRequest. If it names no states, it selects those that the verb is for: error for resume and fail; waiting and error for
 	// reschedule; waiting, submitted and error for set; done, failed and cancelled for delete; all that have not ended, and error, for cancel. Tasks that are added later are not selected.
-	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
-	Types         []string               `protobuf:"bytes,3,rep,name=types,proto3" json:"types,omitempty"`   // only tasks of these types; none: all
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // of cancel and fail; kept as the error of the tasks
-	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`         // of reschedule and set, or in
-	In            *durationpb.Duration   `protobuf:"bytes,6,opt,name=in,proto3" json:"in,omitempty"`         // from now on
-	Values        *TaskValues            `protobuf:"bytes,7,opt,name=values,proto3" json:"values,omitempty"` // of set
+	Where  string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
+	Types  []string               `protobuf:"bytes,3,rep,name=types,proto3" json:"types,omitempty"`   // only tasks of these types; none: all
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // of cancel and fail; kept as the error of the tasks
+	At     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`         // of reschedule and set, or in
+	In     *durationpb.Duration   `protobuf:"bytes,6,opt,name=in,proto3" json:"in,omitempty"`         // from now on
+	Values *TaskValues            `protobuf:"bytes,7,opt,name=values,proto3" json:"values,omitempty"` // of set
+	// Of undo: a job that has ended. Its tasks get back what they had before, unless they have changed since. Such an order has no where and no types.
+	Job           string `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkOrder) Reset() {
 	*x = BulkOrder{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14543,7 +15760,7 @@ func (x *BulkOrder) String() string {
 func (*BulkOrder) ProtoMessage() {}
 
 func (x *BulkOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14556,7 +15773,7 @@ func (x *BulkOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkOrder.ProtoReflect.Descriptor instead.
 func (*BulkOrder) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{232}
 }
 
 func (x *BulkOrder) GetVerb() string {
@@ -14608,6 +15825,13 @@ func (x *BulkOrder) GetValues() *TaskValues {
 	return nil
 }
 
+func (x *BulkOrder) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 // TaskValues are values that a task is given. What is absent stays as it is.
 type TaskValues struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -14623,7 +15847,7 @@ type TaskValues struct {
 
 func (x *TaskValues) Reset() {
 	*x = TaskValues{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14635,7 +15859,7 @@ func (x *TaskValues) String() string {
 func (*TaskValues) ProtoMessage() {}
 
 func (x *TaskValues) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14648,7 +15872,7 @@ func (x *TaskValues) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskValues.ProtoReflect.Descriptor instead.
 func (*TaskValues) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{233}
 }
 
 func (x *TaskValues) GetPriority() uint32 {
@@ -14700,7 +15924,7 @@ type SetTaskRequest struct {
 
 func (x *SetTaskRequest) Reset() {
 	*x = SetTaskRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14712,7 +15936,7 @@ func (x *SetTaskRequest) String() string {
 func (*SetTaskRequest) ProtoMessage() {}
 
 func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14725,7 +15949,7 @@ func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTaskRequest.ProtoReflect.Descriptor instead.
 func (*SetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{234}
 }
 
 func (x *SetTaskRequest) GetId() string {
@@ -14779,7 +16003,7 @@ type SetTaskResponse struct {
 
 func (x *SetTaskResponse) Reset() {
 	*x = SetTaskResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14791,7 +16015,7 @@ func (x *SetTaskResponse) String() string {
 func (*SetTaskResponse) ProtoMessage() {}
 
 func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14804,7 +16028,7 @@ func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTaskResponse.ProtoReflect.Descriptor instead.
 func (*SetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{235}
 }
 
 func (x *SetTaskResponse) GetTask() *Task {
@@ -14824,7 +16048,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14836,7 +16060,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14849,7 +16073,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{236}
 }
 
 func (x *DeleteTaskRequest) GetId() string {
@@ -14875,7 +16099,7 @@ type DeleteTaskResponse struct {
 
 func (x *DeleteTaskResponse) Reset() {
 	*x = DeleteTaskResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14887,7 +16111,7 @@ func (x *DeleteTaskResponse) String() string {
 func (*DeleteTaskResponse) ProtoMessage() {}
 
 func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14900,7 +16124,7 @@ func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{237}
 }
 
 func (x *DeleteTaskResponse) GetTask() *Task {
@@ -14919,7 +16143,7 @@ type PreviewBulkJobRequest struct {
 
 func (x *PreviewBulkJobRequest) Reset() {
 	*x = PreviewBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14931,7 +16155,7 @@ func (x *PreviewBulkJobRequest) String() string {
 func (*PreviewBulkJobRequest) ProtoMessage() {}
 
 func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14944,7 +16168,7 @@ func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{238}
 }
 
 func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
@@ -14963,13 +16187,14 @@ type PreviewBulkJobResponse struct {
 	States        map[string]int64       `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // of the tasks
 	Kinds         []*BulkKind            `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`                                                                              // of their errors, the most frequent first, at most 20
 	Samples       []*Task                `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`                                                                          // the newest of the tasks, at most 10
+	Left          map[string]int64       `protobuf:"bytes,8,rep,name=left,proto3" json:"left,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`     // of undo: tasks that stay as they are, by the reason; of set: tasks that could not be undone, likewise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PreviewBulkJobResponse) Reset() {
 	*x = PreviewBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14981,7 +16206,7 @@ func (x *PreviewBulkJobResponse) String() string {
 func (*PreviewBulkJobResponse) ProtoMessage() {}
 
 func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14994,7 +16219,7 @@ func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{239}
 }
 
 func (x *PreviewBulkJobResponse) GetWhere() string {
@@ -15046,6 +16271,13 @@ func (x *PreviewBulkJobResponse) GetSamples() []*Task {
 	return nil
 }
 
+func (x *PreviewBulkJobResponse) GetLeft() map[string]int64 {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
 // BulkKind are the tasks of a preview with an error of one kind.
 type BulkKind struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -15060,7 +16292,7 @@ type BulkKind struct {
 
 func (x *BulkKind) Reset() {
 	*x = BulkKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[240]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15072,7 +16304,7 @@ func (x *BulkKind) String() string {
 func (*BulkKind) ProtoMessage() {}
 
 func (x *BulkKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[240]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15085,7 +16317,7 @@ func (x *BulkKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
 func (*BulkKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{240}
 }
 
 func (x *BulkKind) GetKind() string {
@@ -15135,7 +16367,7 @@ type StartBulkJobRequest struct {
 
 func (x *StartBulkJobRequest) Reset() {
 	*x = StartBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[241]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15147,7 +16379,7 @@ func (x *StartBulkJobRequest) String() string {
 func (*StartBulkJobRequest) ProtoMessage() {}
 
 func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[241]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15160,7 +16392,7 @@ func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{241}
 }
 
 func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
@@ -15200,7 +16432,7 @@ type StartBulkJobResponse struct {
 
 func (x *StartBulkJobResponse) Reset() {
 	*x = StartBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[242]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15212,7 +16444,7 @@ func (x *StartBulkJobResponse) String() string {
 func (*StartBulkJobResponse) ProtoMessage() {}
 
 func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[242]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15225,7 +16457,7 @@ func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{242}
 }
 
 func (x *StartBulkJobResponse) GetJob() *BulkJob {
@@ -15255,19 +16487,20 @@ type BulkJob struct {
 	Changed       int64                  `protobuf:"varint,15,opt,name=changed,proto3" json:"changed,omitempty"`                                  // tasks that the job has changed
 	Skipped       int64                  `protobuf:"varint,16,opt,name=skipped,proto3" json:"skipped,omitempty"`                                  // that were gone, or did not match any more, when the job came to them
 	Refused       int64                  `protobuf:"varint,17,opt,name=refused,proto3" json:"refused,omitempty"`                                  // of which the state does not allow it
-	Unclear       int64                  `protobuf:"varint,18,opt,name=unclear,proto3" json:"unclear,omitempty"`                                  // that changed again before the job could tell, after the stop of a node, whether it had changed them: each was changed by it once or not at all
+	Unclear       int64                  `protobuf:"varint,18,opt,name=unclear,proto3" json:"unclear,omitempty"`                                  // of which a node that died has left open whether the job has changed them, and of which the history does not say it: each was changed by it once or not at all
 	Read          int64                  `protobuf:"varint,19,opt,name=read,proto3" json:"read,omitempty"`                                        // tasks that were read to find them
 	Refusals      []*BulkRefusal         `protobuf:"bytes,20,rep,name=refusals,proto3" json:"refusals,omitempty"`                                 // the first 100; the log of the task of the job has all
 	History       []*BulkEvent           `protobuf:"bytes,21,rep,name=history,proto3" json:"history,omitempty"`                                   // the newest orders of people, at most 50
 	TaskId        string                 `protobuf:"bytes,22,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`                       // of the job
 	Problem       string                 `protobuf:"bytes,23,opt,name=problem,proto3" json:"problem,omitempty"`                                   // why it does not go on
+	Undoes        string                 `protobuf:"bytes,24,opt,name=undoes,proto3" json:"undoes,omitempty"`                                     // of undo: the job that it undoes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkJob) Reset() {
 	*x = BulkJob{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[243]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15279,7 +16512,7 @@ func (x *BulkJob) String() string {
 func (*BulkJob) ProtoMessage() {}
 
 func (x *BulkJob) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[243]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15292,7 +16525,7 @@ func (x *BulkJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
 func (*BulkJob) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{243}
 }
 
 func (x *BulkJob) GetName() string {
@@ -15456,6 +16689,13 @@ func (x *BulkJob) GetProblem() string {
 	return ""
 }
 
+func (x *BulkJob) GetUndoes() string {
+	if x != nil {
+		return x.Undoes
+	}
+	return ""
+}
+
 type BulkRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -15466,7 +16706,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[244]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15478,7 +16718,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[244]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15491,7 +16731,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{244}
 }
 
 func (x *BulkRefusal) GetTaskId() string {
@@ -15520,7 +16760,7 @@ type BulkEvent struct {
 
 func (x *BulkEvent) Reset() {
 	*x = BulkEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[245]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15532,7 +16772,7 @@ func (x *BulkEvent) String() string {
 func (*BulkEvent) ProtoMessage() {}
 
 func (x *BulkEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[245]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15545,7 +16785,7 @@ func (x *BulkEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
 func (*BulkEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{245}
 }
 
 func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
@@ -15586,7 +16826,7 @@ type ListBulkJobsRequest struct {
 
 func (x *ListBulkJobsRequest) Reset() {
 	*x = ListBulkJobsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[246]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15598,7 +16838,7 @@ func (x *ListBulkJobsRequest) String() string {
 func (*ListBulkJobsRequest) ProtoMessage() {}
 
 func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[246]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15611,7 +16851,7 @@ func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{246}
 }
 
 func (x *ListBulkJobsRequest) GetLimit() uint32 {
@@ -15638,7 +16878,7 @@ type ListBulkJobsResponse struct {
 
 func (x *ListBulkJobsResponse) Reset() {
 	*x = ListBulkJobsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[247]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15650,7 +16890,7 @@ func (x *ListBulkJobsResponse) String() string {
 func (*ListBulkJobsResponse) ProtoMessage() {}
 
 func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[247]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15663,7 +16903,7 @@ func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{247}
 }
 
 func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
@@ -15689,7 +16929,7 @@ type GetBulkJobRequest struct {
 
 func (x *GetBulkJobRequest) Reset() {
 	*x = GetBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[248]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15701,7 +16941,7 @@ func (x *GetBulkJobRequest) String() string {
 func (*GetBulkJobRequest) ProtoMessage() {}
 
 func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[248]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15714,7 +16954,7 @@ func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{248}
 }
 
 func (x *GetBulkJobRequest) GetName() string {
@@ -15733,7 +16973,7 @@ type GetBulkJobResponse struct {
 
 func (x *GetBulkJobResponse) Reset() {
 	*x = GetBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[249]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15745,7 +16985,7 @@ func (x *GetBulkJobResponse) String() string {
 func (*GetBulkJobResponse) ProtoMessage() {}
 
 func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[249]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15758,7 +16998,7 @@ func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{231}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{249}
 }
 
 func (x *GetBulkJobResponse) GetJob() *BulkJob {
@@ -15779,7 +17019,7 @@ type PauseBulkJobRequest struct {
 
 func (x *PauseBulkJobRequest) Reset() {
 	*x = PauseBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[250]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15791,7 +17031,7 @@ func (x *PauseBulkJobRequest) String() string {
 func (*PauseBulkJobRequest) ProtoMessage() {}
 
 func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[250]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15804,7 +17044,7 @@ func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{232}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{250}
 }
 
 func (x *PauseBulkJobRequest) GetName() string {
@@ -15837,7 +17077,7 @@ type PauseBulkJobResponse struct {
 
 func (x *PauseBulkJobResponse) Reset() {
 	*x = PauseBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[251]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15849,7 +17089,7 @@ func (x *PauseBulkJobResponse) String() string {
 func (*PauseBulkJobResponse) ProtoMessage() {}
 
 func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[251]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15862,7 +17102,7 @@ func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{233}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{251}
 }
 
 func (x *PauseBulkJobResponse) GetJob() *BulkJob {
@@ -15883,7 +17123,7 @@ type ContinueBulkJobRequest struct {
 
 func (x *ContinueBulkJobRequest) Reset() {
 	*x = ContinueBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[252]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15895,7 +17135,7 @@ func (x *ContinueBulkJobRequest) String() string {
 func (*ContinueBulkJobRequest) ProtoMessage() {}
 
 func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[252]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15908,7 +17148,7 @@ func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{234}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{252}
 }
 
 func (x *ContinueBulkJobRequest) GetName() string {
@@ -15941,7 +17181,7 @@ type ContinueBulkJobResponse struct {
 
 func (x *ContinueBulkJobResponse) Reset() {
 	*x = ContinueBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[253]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15953,7 +17193,7 @@ func (x *ContinueBulkJobResponse) String() string {
 func (*ContinueBulkJobResponse) ProtoMessage() {}
 
 func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[253]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15966,7 +17206,7 @@ func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{235}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{253}
 }
 
 func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
@@ -15987,7 +17227,7 @@ type SetBulkJobRateRequest struct {
 
 func (x *SetBulkJobRateRequest) Reset() {
 	*x = SetBulkJobRateRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[254]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15999,7 +17239,7 @@ func (x *SetBulkJobRateRequest) String() string {
 func (*SetBulkJobRateRequest) ProtoMessage() {}
 
 func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[254]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16012,7 +17252,7 @@ func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{236}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{254}
 }
 
 func (x *SetBulkJobRateRequest) GetName() string {
@@ -16045,7 +17285,7 @@ type SetBulkJobRateResponse struct {
 
 func (x *SetBulkJobRateResponse) Reset() {
 	*x = SetBulkJobRateResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[255]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16057,7 +17297,7 @@ func (x *SetBulkJobRateResponse) String() string {
 func (*SetBulkJobRateResponse) ProtoMessage() {}
 
 func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[255]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16070,7 +17310,7 @@ func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{237}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{255}
 }
 
 func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
@@ -16091,7 +17331,7 @@ type StopBulkJobRequest struct {
 
 func (x *StopBulkJobRequest) Reset() {
 	*x = StopBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[256]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16103,7 +17343,7 @@ func (x *StopBulkJobRequest) String() string {
 func (*StopBulkJobRequest) ProtoMessage() {}
 
 func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[256]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16116,7 +17356,7 @@ func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{238}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{256}
 }
 
 func (x *StopBulkJobRequest) GetName() string {
@@ -16149,7 +17389,7 @@ type StopBulkJobResponse struct {
 
 func (x *StopBulkJobResponse) Reset() {
 	*x = StopBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[257]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16161,7 +17401,7 @@ func (x *StopBulkJobResponse) String() string {
 func (*StopBulkJobResponse) ProtoMessage() {}
 
 func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[257]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16174,7 +17414,7 @@ func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{239}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{257}
 }
 
 func (x *StopBulkJobResponse) GetJob() *BulkJob {
@@ -16184,11 +17424,517 @@ func (x *StopBulkJobResponse) GetJob() *BulkJob {
 	return nil
 }
 
+type OverviewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewRequest) Reset() {
+	*x = OverviewRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[258]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewRequest) ProtoMessage() {}
+
+func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[258]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
+func (*OverviewRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{258}
+}
+
+type OverviewResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []*NodeOverview        `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`   // by name
+	Silent        []*SilentNode          `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"` // nodes that did not answer: their numbers are missing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewResponse) Reset() {
+	*x = OverviewResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[259]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewResponse) ProtoMessage() {}
+
+func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[259]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
+func (*OverviewResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{259}
+}
+
+func (x *OverviewResponse) GetNodes() []*NodeOverview {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *OverviewResponse) GetSilent() []*SilentNode {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+// NodeOverview has the numbers of one node.
+type NodeOverview struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // its name
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Window        *durationpb.Duration   `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"`                        // of the counts of types: the last minute, or the time since the node started
+	Types         []*TypeOverview        `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`                          // by name
+	Points        []*OverviewPoint       `protobuf:"bytes,5,rep,name=points,proto3" json:"points,omitempty"`                        // of all these types together, the oldest first
+	CountedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=counted_at,json=countedAt,proto3" json:"counted_at,omitempty"` // when the numbers of tasks were counted; absent: not by this node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeOverview) Reset() {
+	*x = NodeOverview{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[260]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeOverview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeOverview) ProtoMessage() {}
+
+func (x *NodeOverview) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[260]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeOverview.ProtoReflect.Descriptor instead.
+func (*NodeOverview) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{260}
+}
+
+func (x *NodeOverview) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeOverview) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *NodeOverview) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *NodeOverview) GetTypes() []*TypeOverview {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *NodeOverview) GetPoints() []*OverviewPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *NodeOverview) GetCountedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CountedAt
+	}
+	return nil
+}
+
+// TypeOverview has the numbers of one type on one node.
+type TypeOverview struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`        // empty: all types that are not configured
+	Counts  *OverviewCounts        `protobuf:"bytes,2,opt,name=counts,proto3" json:"counts,omitempty"`    // of the window
+	Running uint32                 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"` // tasks with a slot
+	Paused  bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	// As counted_at says; of all nodes that share the store.
+	Waiting       int64                  `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Submitted     int64                  `protobuf:"varint,6,opt,name=submitted,proto3" json:"submitted,omitempty"` // ready, and not started
+	Error         int64                  `protobuf:"varint,7,opt,name=error,proto3" json:"error,omitempty"`
+	More          bool                   `protobuf:"varint,8,opt,name=more,proto3" json:"more,omitempty"`                                         // there may be more, because a bound of counting was met
+	OldestReadyAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=oldest_ready_at,json=oldestReadyAt,proto3" json:"oldest_ready_at,omitempty"` // since when the oldest submitted task has been ready; absent: there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TypeOverview) Reset() {
+	*x = TypeOverview{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[261]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TypeOverview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TypeOverview) ProtoMessage() {}
+
+func (x *TypeOverview) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[261]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TypeOverview.ProtoReflect.Descriptor instead.
+func (*TypeOverview) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{261}
+}
+
+func (x *TypeOverview) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TypeOverview) GetCounts() *OverviewCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *TypeOverview) GetRunning() uint32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *TypeOverview) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *TypeOverview) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *TypeOverview) GetSubmitted() int64 {
+	if x != nil {
+		return x.Submitted
+	}
+	return 0
+}
+
+func (x *TypeOverview) GetError() int64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
+func (x *TypeOverview) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *TypeOverview) GetOldestReadyAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestReadyAt
+	}
+	return nil
+}
+
+// OverviewCounts says how often something happened in a time.
+type OverviewCounts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Submitted     uint64                 `protobuf:"varint,1,opt,name=submitted,proto3" json:"submitted,omitempty"` // tasks that were added
+	Started       uint64                 `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`     // attempts that began
+	Done          uint64                 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`           // tasks that are done
+	Failed        uint64                 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`       // tasks that have failed
+	Cancelled     uint64                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Errors        uint64                 `protobuf:"varint,6,opt,name=errors,proto3" json:"errors,omitempty"`   // attempts that ended with their task in the state error
+	Retried       uint64                 `protobuf:"varint,7,opt,name=retried,proto3" json:"retried,omitempty"` // attempts that failed, and after which their task waits for another one
+	Delays        []*Delays              `protobuf:"bytes,8,rep,name=delays,proto3" json:"delays,omitempty"`    // of the first attempts: from when their task could run until it began, ascending; none of zero
+	Busy          *durationpb.Duration   `protobuf:"bytes,9,opt,name=busy,proto3" json:"busy,omitempty"`        // how long the attempts that ended ran, all together
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewCounts) Reset() {
+	*x = OverviewCounts{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[262]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewCounts) ProtoMessage() {}
+
+func (x *OverviewCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[262]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewCounts.ProtoReflect.Descriptor instead.
+func (*OverviewCounts) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{262}
+}
+
+func (x *OverviewCounts) GetSubmitted() uint64 {
+	if x != nil {
+		return x.Submitted
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetStarted() uint64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetCancelled() uint64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetErrors() uint64 {
+	if x != nil {
+		return x.Errors
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetRetried() uint64 {
+	if x != nil {
+		return x.Retried
+	}
+	return 0
+}
+
+func (x *OverviewCounts) GetDelays() []*Delays {
+	if x != nil {
+		return x.Delays
+	}
+	return nil
+}
+
+func (x *OverviewCounts) GetBusy() *durationpb.Duration {
+	if x != nil {
+		return x.Busy
+	}
+	return nil
+}
+
+// Delays are delays of one size.
+type Delays struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seconds       float64                `protobuf:"fixed64,1,opt,name=seconds,proto3" json:"seconds,omitempty"` // the upper bound of the size; the lower one is less by a twelfth
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delays) Reset() {
+	*x = Delays{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[263]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delays) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delays) ProtoMessage() {}
+
+func (x *Delays) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[263]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delays.ProtoReflect.Descriptor instead.
+func (*Delays) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{263}
+}
+
+func (x *Delays) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Delays) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// OverviewPoint is a part of the last ten minutes.
+type OverviewPoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	Counts        *OverviewCounts        `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewPoint) Reset() {
+	*x = OverviewPoint{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[264]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewPoint) ProtoMessage() {}
+
+func (x *OverviewPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[264]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewPoint.ProtoReflect.Descriptor instead.
+func (*OverviewPoint) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{264}
+}
+
+func (x *OverviewPoint) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *OverviewPoint) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *OverviewPoint) GetCounts() *OverviewCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
-	"\x1etaskengine/v1/taskengine.proto\x12\rtaskengine.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x03\n" +
+	"\x1etaskengine/v1/taskengine.proto\x12\rtaskengine.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x04\n" +
 	"\aNewTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1a\n" +
@@ -16202,7 +17948,9 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12=\n" +
-	"\aheaders\x18\v \x03(\v2#.taskengine.v1.NewTask.HeadersEntryR\aheaders\x1a:\n" +
+	"\aheaders\x18\v \x03(\v2#.taskengine.v1.NewTask.HeadersEntryR\aheaders\x12\x14\n" +
+	"\x05after\x18\f \x03(\tR\x05after\x12\x1b\n" +
+	"\tafter_any\x18\r \x01(\bR\bafterAny\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -16257,8 +18005,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x1d\n" +
 	"\awarning\x18\x04 \x01(\tH\x00R\awarning\x88\x01\x01B\n" +
 	"\n" +
-	"\b_warning\"\xf9\n" +
-	"\n" +
+	"\b_warning\"\xc3\v\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -16301,11 +18048,19 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fwoken_signal\x18\x1f \x01(\v2\x1d.taskengine.v1.ReceivedSignalR\vwokenSignal\x12@\n" +
 	"\fkept_signals\x18  \x03(\v2\x1d.taskengine.v1.ReceivedSignalR\vkeptSignals\x12-\n" +
 	"\x06parent\x18! \x01(\v2\x15.taskengine.v1.ParentR\x06parent\x123\n" +
-	"\bchildren\x18\" \x03(\v2\x17.taskengine.v1.ChildSetR\bchildren\x1a:\n" +
+	"\bchildren\x18\" \x03(\v2\x17.taskengine.v1.ChildSetR\bchildren\x12*\n" +
+	"\x05after\x18# \x01(\v2\x14.taskengine.v1.AfterR\x05after\x12\x1c\n" +
+	"\tfollowers\x18$ \x03(\tR\tfollowers\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
-	"\x13_inherited_priority\"B\n" +
+	"\x13_inherited_priority\"y\n" +
+	"\x05After\x12\x14\n" +
+	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\rR\x04done\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x04 \x01(\rR\tcancelled\x12\x10\n" +
+	"\x03any\x18\x05 \x01(\bR\x03any\"B\n" +
 	"\x06Parent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -16328,7 +18083,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x04R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xd7\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf9\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x129\n" +
 	"\n" +
@@ -16336,7 +18091,9 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
 	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x12\n" +
-	"\x04node\x18\x06 \x01(\tR\x04node\"e\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x10\n" +
+	"\x03job\x18\b \x01(\tR\x03job\"e\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -16410,14 +18167,13 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x19\n" +
 	"\bcatch_up\x18\x04 \x01(\bR\acatchUp\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xba\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xcc\x01\n" +
 	"\x0eEventsResponse\x12)\n" +
 	"\x03gap\x18\x01 \x01(\v2\x17.taskengine.v1.EventGapR\x03gap\x120\n" +
 	"\x06events\x18\x02 \x03(\v2\x18.taskengine.v1.TaskEventR\x06events\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\x12\x1f\n" +
-	"\vother_nodes\x18\x05 \x03(\tR\n" +
-	"otherNodes\"\x97\x01\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x121\n" +
+	"\x06silent\x18\x05 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\x97\x01\n" +
 	"\tTaskEvent\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
@@ -16595,7 +18351,48 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"request_id\x18\b \x01(\tR\trequestId\"S\n" +
 	"\x0eSignalResponse\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12'\n" +
-	"\x04task\x18\x02 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"v\n" +
+	"\x04task\x18\x02 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"\x8f\x02\n" +
+	"\bDocument\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\rR\x04size\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"&\n" +
+	"\x12GetDocumentRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"J\n" +
+	"\x13GetDocumentResponse\x123\n" +
+	"\bdocument\x18\x01 \x01(\v2\x17.taskengine.v1.DocumentR\bdocument\"c\n" +
+	"\x14ListDocumentsRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"v\n" +
+	"\x15ListDocumentsResponse\x125\n" +
+	"\tdocuments\x18\x01 \x03(\v2\x17.taskengine.v1.DocumentR\tdocuments\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x01\n" +
+	"\x12SetDocumentRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02byB\r\n" +
+	"\v_if_version\"J\n" +
+	"\x13SetDocumentResponse\x123\n" +
+	"\bdocument\x18\x01 \x01(\v2\x17.taskengine.v1.DocumentR\bdocument\"l\n" +
+	"\x15DeleteDocumentRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\"\n" +
+	"\n" +
+	"if_version\x18\x02 \x01(\x04H\x00R\tifVersion\x88\x01\x01\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02byB\r\n" +
+	"\v_if_version\"\x18\n" +
+	"\x16DeleteDocumentResponse\"v\n" +
 	"\x0fListKeysRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x16\n" +
 	"\x06behind\x18\x02 \x01(\bR\x06behind\x12\x14\n" +
@@ -16693,7 +18490,22 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"<\n" +
 	"\x11DrainNodeResponse\x12'\n" +
-	"\x04node\x18\x01 \x01(\v2\x13.taskengine.v1.NodeR\x04node\"\xf1\x03\n" +
+	"\x04node\x18\x01 \x01(\v2\x13.taskengine.v1.NodeR\x04node\"1\n" +
+	"\x12ApplyConfigRequest\x12\x1b\n" +
+	"\tall_nodes\x18\x01 \x01(\bR\ballNodes\"|\n" +
+	"\x13ApplyConfigResponse\x122\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x1c.taskengine.v1.AppliedConfigR\x05nodes\x121\n" +
+	"\x06silent\x18\x02 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\x92\x01\n" +
+	"\rAppliedConfig\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x125\n" +
+	"\achanges\x18\x02 \x03(\v2\x1b.taskengine.v1.ConfigChangeR\achanges\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x1c\n" +
+	"\tunchanged\x18\x04 \x01(\bR\tunchanged\"h\n" +
+	"\fConfigChange\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x18\n" +
+	"\arestart\x18\x04 \x01(\bR\arestart\"\xf1\x03\n" +
 	"\x05Token\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -17183,7 +18995,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target\"\x9e\x04\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target\"\xb8\x04\n" +
 	"\vSliceSource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12%\n" +
@@ -17202,7 +19014,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\atask_id\x18\r \x01(\tR\x06taskId\x123\n" +
 	"\x06values\x18\x0e \x03(\v2\x1b.taskengine.v1.SliceSettingR\x06values\x124\n" +
 	"\ahistory\x18\x0f \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\x12\x17\n" +
-	"\aonly_on\x18\x10 \x01(\tR\x06onlyOn\"\xf3\x05\n" +
+	"\aonly_on\x18\x10 \x01(\tR\x06onlyOn\x12\x18\n" +
+	"\aversion\x18\x11 \x01(\x04R\aversion\"\x99\a\n" +
 	"\bPlatform\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
@@ -17225,7 +19038,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\atask_id\x18\x11 \x01(\tR\x06taskId\x127\n" +
 	"\bsettings\x18\x12 \x03(\v2\x1b.taskengine.v1.SliceSettingR\bsettings\x120\n" +
 	"\x06slices\x18\x13 \x03(\v2\x18.taskengine.v1.OpenSliceR\x06slices\x124\n" +
-	"\ahistory\x18\x14 \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\"\x88\x01\n" +
+	"\ahistory\x18\x14 \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\x12\x18\n" +
+	"\aversion\x18\x15 \x01(\x04R\aversion\x122\n" +
+	"\x03own\x18\x16 \x03(\v2 .taskengine.v1.Platform.OwnEntryR\x03own\x12\x1e\n" +
+	"\n" +
+	"configured\x18\x17 \x01(\bR\n" +
+	"configured\x1a6\n" +
+	"\bOwnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
 	"\fPlatformStop\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12.\n" +
 	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x12\x16\n" +
@@ -17275,35 +19096,66 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
 	"\x11SetSlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x17\n" +
-	"\aonly_on\x18\x02 \x01(\tR\x06onlyOn\"p\n" +
+	"\aonly_on\x18\x02 \x01(\tR\x06onlyOn\"\xf2\x01\n" +
 	"\x12AddPlatformRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"J\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12E\n" +
+	"\x06values\x18\x05 \x03(\v2-.taskengine.v1.AddPlatformRequest.ValuesEntryR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
 	"\x13AddPlatformResponse\x123\n" +
-	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"s\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"\xaa\x01\n" +
+	"\x15ApplyPlatformsRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x128\n" +
+	"\tplatforms\x18\x02 \x03(\v2\x1a.taskengine.v1.PlatformRowR\tplatforms\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x83\x02\n" +
+	"\vPlatformRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
+	"\x06values\x18\x02 \x03(\v2&.taskengine.v1.PlatformRow.ValuesEntryR\x06values\x12\x18\n" +
+	"\areplace\x18\x03 \x01(\bR\areplace\x12\x18\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\x12\"\n" +
+	"\n" +
+	"if_version\x18\x05 \x01(\x04H\x00R\tifVersion\x88\x01\x01\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
+	"\v_if_version\"V\n" +
+	"\x16ApplyPlatformsResponse\x12<\n" +
+	"\tplatforms\x18\x01 \x03(\v2\x1e.taskengine.v1.AppliedPlatformR\tplatforms\"\x83\x01\n" +
+	"\x0fAppliedPlatform\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"s\n" +
 	"\x15RemovePlatformRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"M\n" +
 	"\x16RemovePlatformResponse\x123\n" +
-	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"p\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"\x88\x01\n" +
 	"\x12PauseSlicesRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x81\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06prefix\x18\x05 \x01(\tR\x06prefix\"\x81\x01\n" +
 	"\x13PauseSlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
 	"\tplatforms\x18\x02 \x01(\rR\tplatforms\x12\x17\n" +
-	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"q\n" +
+	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"\x89\x01\n" +
 	"\x13ResumeSlicesRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x82\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06prefix\x18\x05 \x01(\tR\x06prefix\"\x82\x01\n" +
 	"\x14ResumeSlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
 	"\tplatforms\x18\x02 \x01(\rR\tplatforms\x12\x17\n" +
@@ -17316,18 +19168,19 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\"L\n" +
 	"\x15ResetPlatformResponse\x123\n" +
-	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"\xd2\x01\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"\xea\x01\n" +
 	"\x12RetrySlicesRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12.\n" +
 	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
 	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x81\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06prefix\x18\a \x01(\tR\x06prefix\"\x81\x01\n" +
 	"\x13RetrySlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
 	"\tplatforms\x18\x02 \x01(\rR\tplatforms\x12\x17\n" +
-	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"\xed\x01\n" +
+	"\aonly_on\x18\x03 \x01(\tR\x06onlyOn\"\xff\x01\n" +
 	"\tBulkOrder\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
 	"\x05where\x18\x02 \x01(\tR\x05where\x12\x14\n" +
@@ -17335,7 +19188,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
 	"\x02in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x02in\x121\n" +
-	"\x06values\x18\a \x01(\v2\x19.taskengine.v1.TaskValuesR\x06values\"\xac\x02\n" +
+	"\x06values\x18\a \x01(\v2\x19.taskengine.v1.TaskValuesR\x06values\x12\x10\n" +
+	"\x03job\x18\b \x01(\tR\x03job\"\xac\x02\n" +
 	"\n" +
 	"TaskValues\x12\x1f\n" +
 	"\bpriority\x18\x01 \x01(\rH\x00R\bpriority\x88\x01\x01\x12\x1d\n" +
@@ -17365,7 +19219,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x12DeleteTaskResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"G\n" +
 	"\x15PreviewBulkJobRequest\x12.\n" +
-	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\"\xd8\x02\n" +
+	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\"\xd6\x03\n" +
 	"\x16PreviewBulkJobResponse\x12\x14\n" +
 	"\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x1a\n" +
@@ -17373,8 +19227,12 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04read\x18\x04 \x01(\x03R\x04read\x12I\n" +
 	"\x06states\x18\x05 \x03(\v21.taskengine.v1.PreviewBulkJobResponse.StatesEntryR\x06states\x12-\n" +
 	"\x05kinds\x18\x06 \x03(\v2\x17.taskengine.v1.BulkKindR\x05kinds\x12-\n" +
-	"\asamples\x18\a \x03(\v2\x13.taskengine.v1.TaskR\asamples\x1a9\n" +
+	"\asamples\x18\a \x03(\v2\x13.taskengine.v1.TaskR\asamples\x12C\n" +
+	"\x04left\x18\b \x03(\v2/.taskengine.v1.PreviewBulkJobResponse.LeftEntryR\x04left\x1a9\n" +
 	"\vStatesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
+	"\tLeftEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"|\n" +
 	"\bBulkKind\x12\x12\n" +
@@ -17389,7 +19247,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\"@\n" +
 	"\x14StartBulkJobResponse\x12(\n" +
-	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"\xdc\x05\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"\xf4\x05\n" +
 	"\aBulkJob\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x12\n" +
@@ -17415,7 +19273,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\brefusals\x18\x14 \x03(\v2\x1a.taskengine.v1.BulkRefusalR\brefusals\x122\n" +
 	"\ahistory\x18\x15 \x03(\v2\x18.taskengine.v1.BulkEventR\ahistory\x12\x17\n" +
 	"\atask_id\x18\x16 \x01(\tR\x06taskId\x12\x18\n" +
-	"\aproblem\x18\x17 \x01(\tR\aproblem\">\n" +
+	"\aproblem\x18\x17 \x01(\tR\aproblem\x12\x16\n" +
+	"\x06undoes\x18\x18 \x01(\tR\x06undoes\">\n" +
 	"\vBulkRefusal\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"s\n" +
@@ -17458,7 +19317,46 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x13StopBulkJobResponse\x12(\n" +
-	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job2\xee8\n" +
+	"\x03job\x18\x01 \x01(\v2\x16.taskengine.v1.BulkJobR\x03job\"\x11\n" +
+	"\x0fOverviewRequest\"x\n" +
+	"\x10OverviewResponse\x121\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x1b.taskengine.v1.NodeOverviewR\x05nodes\x121\n" +
+	"\x06silent\x18\x02 \x03(\v2\x19.taskengine.v1.SilentNodeR\x06silent\"\x89\x02\n" +
+	"\fNodeOverview\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x121\n" +
+	"\x06window\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06window\x121\n" +
+	"\x05types\x18\x04 \x03(\v2\x1b.taskengine.v1.TypeOverviewR\x05types\x124\n" +
+	"\x06points\x18\x05 \x03(\v2\x1c.taskengine.v1.OverviewPointR\x06points\x129\n" +
+	"\n" +
+	"counted_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcountedAt\"\xb1\x02\n" +
+	"\fTypeOverview\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x125\n" +
+	"\x06counts\x18\x02 \x01(\v2\x1d.taskengine.v1.OverviewCountsR\x06counts\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\rR\arunning\x12\x16\n" +
+	"\x06paused\x18\x04 \x01(\bR\x06paused\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x03R\awaiting\x12\x1c\n" +
+	"\tsubmitted\x18\x06 \x01(\x03R\tsubmitted\x12\x14\n" +
+	"\x05error\x18\a \x01(\x03R\x05error\x12\x12\n" +
+	"\x04more\x18\b \x01(\bR\x04more\x12B\n" +
+	"\x0foldest_ready_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\roldestReadyAt\"\xa2\x02\n" +
+	"\x0eOverviewCounts\x12\x1c\n" +
+	"\tsubmitted\x18\x01 \x01(\x04R\tsubmitted\x12\x18\n" +
+	"\astarted\x18\x02 \x01(\x04R\astarted\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\x04R\x04done\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x04R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x05 \x01(\x04R\tcancelled\x12\x16\n" +
+	"\x06errors\x18\x06 \x01(\x04R\x06errors\x12\x18\n" +
+	"\aretried\x18\a \x01(\x04R\aretried\x12-\n" +
+	"\x06delays\x18\b \x03(\v2\x15.taskengine.v1.DelaysR\x06delays\x12-\n" +
+	"\x04busy\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04busy\"8\n" +
+	"\x06Delays\x12\x18\n" +
+	"\aseconds\x18\x01 \x01(\x01R\aseconds\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xa8\x01\n" +
+	"\rOverviewPoint\x12.\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x125\n" +
+	"\x06counts\x18\x03 \x01(\v2\x1d.taskengine.v1.OverviewCountsR\x06counts2\xd7=\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -17481,7 +19379,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04Fail\x12\x1a.taskengine.v1.FailRequest\x1a\x1b.taskengine.v1.FailResponse\x12Q\n" +
 	"\n" +
 	"Reschedule\x12 .taskengine.v1.RescheduleRequest\x1a!.taskengine.v1.RescheduleResponse\x12E\n" +
-	"\x06Signal\x12\x1c.taskengine.v1.SignalRequest\x1a\x1d.taskengine.v1.SignalResponse\x12K\n" +
+	"\x06Signal\x12\x1c.taskengine.v1.SignalRequest\x1a\x1d.taskengine.v1.SignalResponse\x12T\n" +
+	"\vGetDocument\x12!.taskengine.v1.GetDocumentRequest\x1a\".taskengine.v1.GetDocumentResponse\x12Z\n" +
+	"\rListDocuments\x12#.taskengine.v1.ListDocumentsRequest\x1a$.taskengine.v1.ListDocumentsResponse\x12T\n" +
+	"\vSetDocument\x12!.taskengine.v1.SetDocumentRequest\x1a\".taskengine.v1.SetDocumentResponse\x12]\n" +
+	"\x0eDeleteDocument\x12$.taskengine.v1.DeleteDocumentRequest\x1a%.taskengine.v1.DeleteDocumentResponse\x12K\n" +
 	"\bListKeys\x12\x1e.taskengine.v1.ListKeysRequest\x1a\x1f.taskengine.v1.ListKeysResponse\x12E\n" +
 	"\x06GetKey\x12\x1c.taskengine.v1.GetKeyRequest\x1a\x1d.taskengine.v1.GetKeyResponse\x12N\n" +
 	"\tResumeKey\x12\x1f.taskengine.v1.ResumeKeyRequest\x1a .taskengine.v1.ResumeKeyResponse\x12H\n" +
@@ -17493,7 +19395,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vListWorkers\x12!.taskengine.v1.ListWorkersRequest\x1a\".taskengine.v1.ListWorkersResponse\x12T\n" +
 	"\vDrainWorker\x12!.taskengine.v1.DrainWorkerRequest\x1a\".taskengine.v1.DrainWorkerResponse\x12N\n" +
 	"\tListNodes\x12\x1f.taskengine.v1.ListNodesRequest\x1a .taskengine.v1.ListNodesResponse\x12N\n" +
-	"\tDrainNode\x12\x1f.taskengine.v1.DrainNodeRequest\x1a .taskengine.v1.DrainNodeResponse\x12K\n" +
+	"\tDrainNode\x12\x1f.taskengine.v1.DrainNodeRequest\x1a .taskengine.v1.DrainNodeResponse\x12T\n" +
+	"\vApplyConfig\x12!.taskengine.v1.ApplyConfigRequest\x1a\".taskengine.v1.ApplyConfigResponse\x12K\n" +
 	"\bAddToken\x12\x1e.taskengine.v1.AddTokenRequest\x1a\x1f.taskengine.v1.AddTokenResponse\x12Q\n" +
 	"\n" +
 	"ListTokens\x12 .taskengine.v1.ListTokensRequest\x1a!.taskengine.v1.ListTokensResponse\x12T\n" +
@@ -17539,6 +19442,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vGetPlatform\x12!.taskengine.v1.GetPlatformRequest\x1a\".taskengine.v1.GetPlatformResponse\x12N\n" +
 	"\tSetSlices\x12\x1f.taskengine.v1.SetSlicesRequest\x1a .taskengine.v1.SetSlicesResponse\x12T\n" +
 	"\vAddPlatform\x12!.taskengine.v1.AddPlatformRequest\x1a\".taskengine.v1.AddPlatformResponse\x12]\n" +
+	"\x0eApplyPlatforms\x12$.taskengine.v1.ApplyPlatformsRequest\x1a%.taskengine.v1.ApplyPlatformsResponse\x12]\n" +
 	"\x0eRemovePlatform\x12$.taskengine.v1.RemovePlatformRequest\x1a%.taskengine.v1.RemovePlatformResponse\x12T\n" +
 	"\vPauseSlices\x12!.taskengine.v1.PauseSlicesRequest\x1a\".taskengine.v1.PauseSlicesResponse\x12W\n" +
 	"\fResumeSlices\x12\".taskengine.v1.ResumeSlicesRequest\x1a#.taskengine.v1.ResumeSlicesResponse\x12Z\n" +
@@ -17555,7 +19459,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fPauseBulkJob\x12\".taskengine.v1.PauseBulkJobRequest\x1a#.taskengine.v1.PauseBulkJobResponse\x12`\n" +
 	"\x0fContinueBulkJob\x12%.taskengine.v1.ContinueBulkJobRequest\x1a&.taskengine.v1.ContinueBulkJobResponse\x12]\n" +
 	"\x0eSetBulkJobRate\x12$.taskengine.v1.SetBulkJobRateRequest\x1a%.taskengine.v1.SetBulkJobRateResponse\x12T\n" +
-	"\vStopBulkJob\x12!.taskengine.v1.StopBulkJobRequest\x1a\".taskengine.v1.StopBulkJobResponse\x12H\n" +
+	"\vStopBulkJob\x12!.taskengine.v1.StopBulkJobRequest\x1a\".taskengine.v1.StopBulkJobResponse\x12K\n" +
+	"\bOverview\x12\x1e.taskengine.v1.OverviewRequest\x1a\x1f.taskengine.v1.OverviewResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -17571,7 +19476,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 251)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 280)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -17587,258 +19492,287 @@ var (
 		(*SubmitError)(nil),                // 11: taskengine.v1.SubmitError
 		(*Receipt)(nil),                    // 12: taskengine.v1.Receipt
 		(*Task)(nil),                       // 13: taskengine.v1.Task
-		(*Parent)(nil),                     // 14: taskengine.v1.Parent
-		(*ChildSet)(nil),                   // 15: taskengine.v1.ChildSet
-		(*ReceivedSignal)(nil),             // 16: taskengine.v1.ReceivedSignal
-		(*Progress)(nil),                   // 17: taskengine.v1.Progress
-		(*Attempt)(nil),                    // 18: taskengine.v1.Attempt
-		(*GetRequest)(nil),                 // 19: taskengine.v1.GetRequest
-		(*GetResponse)(nil),                // 20: taskengine.v1.GetResponse
-		(*ListRequest)(nil),                // 21: taskengine.v1.ListRequest
-		(*ListResponse)(nil),               // 22: taskengine.v1.ListResponse
-		(*CountRequest)(nil),               // 23: taskengine.v1.CountRequest
-		(*CountResponse)(nil),              // 24: taskengine.v1.CountResponse
-		(*StateCount)(nil),                 // 25: taskengine.v1.StateCount
-		(*ListErrorsRequest)(nil),          // 26: taskengine.v1.ListErrorsRequest
-		(*ListErrorsResponse)(nil),         // 27: taskengine.v1.ListErrorsResponse
-		(*ErrorKind)(nil),                  // 28: taskengine.v1.ErrorKind
-		(*WaitRequest)(nil),                // 29: taskengine.v1.WaitRequest
-		(*WaitResponse)(nil),               // 30: taskengine.v1.WaitResponse
-		(*EventsRequest)(nil),              // 31: taskengine.v1.EventsRequest
-		(*EventsResponse)(nil),             // 32: taskengine.v1.EventsResponse
-		(*TaskEvent)(nil),                  // 33: taskengine.v1.TaskEvent
-		(*EventGap)(nil),                   // 34: taskengine.v1.EventGap
-		(*WhyRequest)(nil),                 // 35: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),                // 36: taskengine.v1.WhyResponse
-		(*Wait)(nil),                       // 37: taskengine.v1.Wait
-		(*Reason)(nil),                     // 38: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),            // 39: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),           // 40: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),               // 41: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                    // 42: taskengine.v1.LogLine
-		(*CancelRequest)(nil),              // 43: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),             // 44: taskengine.v1.CancelResponse
-		(*TreeRequest)(nil),                // 45: taskengine.v1.TreeRequest
-		(*TreeResponse)(nil),               // 46: taskengine.v1.TreeResponse
-		(*TreeTask)(nil),                   // 47: taskengine.v1.TreeTask
-		(*SubmitWorkflowRequest)(nil),      // 48: taskengine.v1.SubmitWorkflowRequest
-		(*SubmitWorkflowResponse)(nil),     // 49: taskengine.v1.SubmitWorkflowResponse
-		(*GetWorkflowRequest)(nil),         // 50: taskengine.v1.GetWorkflowRequest
-		(*GetWorkflowResponse)(nil),        // 51: taskengine.v1.GetWorkflowResponse
-		(*RetryWorkflowRequest)(nil),       // 52: taskengine.v1.RetryWorkflowRequest
-		(*RetryWorkflowResponse)(nil),      // 53: taskengine.v1.RetryWorkflowResponse
-		(*Workflow)(nil),                   // 54: taskengine.v1.Workflow
-		(*WorkflowStep)(nil),               // 55: taskengine.v1.WorkflowStep
-		(*ResumeRequest)(nil),              // 56: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),             // 57: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),                // 58: taskengine.v1.FailRequest
-		(*FailResponse)(nil),               // 59: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),          // 60: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),         // 61: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),              // 62: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),             // 63: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),            // 64: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),           // 65: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),                // 66: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),              // 67: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),             // 68: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),           // 69: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),          // 70: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),             // 71: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),            // 72: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),           // 73: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),          // 74: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                       // 75: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),           // 76: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),          // 77: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),          // 78: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),         // 79: taskengine.v1.ResumeTypeResponse
-		(*SilentNode)(nil),                 // 80: taskengine.v1.SilentNode
-		(*ListNodesRequest)(nil),           // 81: taskengine.v1.ListNodesRequest
-		(*ListNodesResponse)(nil),          // 82: taskengine.v1.ListNodesResponse
-		(*Node)(nil),                       // 83: taskengine.v1.Node
-		(*NodeStatus)(nil),                 // 84: taskengine.v1.NodeStatus
-		(*DrainNodeRequest)(nil),           // 85: taskengine.v1.DrainNodeRequest
-		(*DrainNodeResponse)(nil),          // 86: taskengine.v1.DrainNodeResponse
-		(*Token)(nil),                      // 87: taskengine.v1.Token
-		(*AddTokenRequest)(nil),            // 88: taskengine.v1.AddTokenRequest
-		(*AddTokenResponse)(nil),           // 89: taskengine.v1.AddTokenResponse
-		(*ListTokensRequest)(nil),          // 90: taskengine.v1.ListTokensRequest
-		(*ListTokensResponse)(nil),         // 91: taskengine.v1.ListTokensResponse
-		(*RevokeTokenRequest)(nil),         // 92: taskengine.v1.RevokeTokenRequest
-		(*RevokeTokenResponse)(nil),        // 93: taskengine.v1.RevokeTokenResponse
-		(*RotateTokenRequest)(nil),         // 94: taskengine.v1.RotateTokenRequest
-		(*RotateTokenResponse)(nil),        // 95: taskengine.v1.RotateTokenResponse
-		(*ListWorkersRequest)(nil),         // 96: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 97: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 98: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 99: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 100: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 101: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 102: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 103: taskengine.v1.Rate
-		(*Limit)(nil),                      // 104: taskengine.v1.Limit
-		(*LimitUse)(nil),                   // 105: taskengine.v1.LimitUse
-		(*LimitSetting)(nil),               // 106: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 107: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 108: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 109: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 110: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 111: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 112: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 113: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 114: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 115: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 116: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 117: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 118: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 119: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 120: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 121: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 122: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 123: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 124: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 125: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 126: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 127: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 128: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 129: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 130: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 131: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 132: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 133: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 134: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 135: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 136: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 137: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 138: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 139: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 140: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 141: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 142: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 143: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 144: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 145: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 146: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 147: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 148: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 149: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 150: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 151: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 152: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 153: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 154: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 155: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 156: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 157: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 158: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 159: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 160: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 161: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 162: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 163: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 164: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 165: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 166: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 167: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 168: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 169: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 170: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 171: taskengine.v1.Source
-		(*SourcePause)(nil),                // 172: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 173: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 174: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 175: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 176: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 177: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 178: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 179: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 180: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 181: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 182: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 183: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 184: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 185: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 186: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 187: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 188: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 189: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 190: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 191: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 192: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 193: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 194: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 195: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 196: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 197: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 198: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 199: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 200: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 201: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 202: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 203: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 204: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 205: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 206: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 207: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 208: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 209: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 210: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 211: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 212: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 213: taskengine.v1.RetrySlicesResponse
-		(*BulkOrder)(nil),                  // 214: taskengine.v1.BulkOrder
-		(*TaskValues)(nil),                 // 215: taskengine.v1.TaskValues
-		(*SetTaskRequest)(nil),             // 216: taskengine.v1.SetTaskRequest
-		(*SetTaskResponse)(nil),            // 217: taskengine.v1.SetTaskResponse
-		(*DeleteTaskRequest)(nil),          // 218: taskengine.v1.DeleteTaskRequest
-		(*DeleteTaskResponse)(nil),         // 219: taskengine.v1.DeleteTaskResponse
-		(*PreviewBulkJobRequest)(nil),      // 220: taskengine.v1.PreviewBulkJobRequest
-		(*PreviewBulkJobResponse)(nil),     // 221: taskengine.v1.PreviewBulkJobResponse
-		(*BulkKind)(nil),                   // 222: taskengine.v1.BulkKind
-		(*StartBulkJobRequest)(nil),        // 223: taskengine.v1.StartBulkJobRequest
-		(*StartBulkJobResponse)(nil),       // 224: taskengine.v1.StartBulkJobResponse
-		(*BulkJob)(nil),                    // 225: taskengine.v1.BulkJob
-		(*BulkRefusal)(nil),                // 226: taskengine.v1.BulkRefusal
-		(*BulkEvent)(nil),                  // 227: taskengine.v1.BulkEvent
-		(*ListBulkJobsRequest)(nil),        // 228: taskengine.v1.ListBulkJobsRequest
-		(*ListBulkJobsResponse)(nil),       // 229: taskengine.v1.ListBulkJobsResponse
-		(*GetBulkJobRequest)(nil),          // 230: taskengine.v1.GetBulkJobRequest
-		(*GetBulkJobResponse)(nil),         // 231: taskengine.v1.GetBulkJobResponse
-		(*PauseBulkJobRequest)(nil),        // 232: taskengine.v1.PauseBulkJobRequest
-		(*PauseBulkJobResponse)(nil),       // 233: taskengine.v1.PauseBulkJobResponse
-		(*ContinueBulkJobRequest)(nil),     // 234: taskengine.v1.ContinueBulkJobRequest
-		(*ContinueBulkJobResponse)(nil),    // 235: taskengine.v1.ContinueBulkJobResponse
-		(*SetBulkJobRateRequest)(nil),      // 236: taskengine.v1.SetBulkJobRateRequest
-		(*SetBulkJobRateResponse)(nil),     // 237: taskengine.v1.SetBulkJobRateResponse
-		(*StopBulkJobRequest)(nil),         // 238: taskengine.v1.StopBulkJobRequest
-		(*StopBulkJobResponse)(nil),        // 239: taskengine.v1.StopBulkJobResponse
-		nil,                                // 240: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 241: taskengine.v1.Task.HeadersEntry
-		nil,                                // 242: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 243: taskengine.v1.Node.LabelsEntry
-		nil,                                // 244: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 245: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 246: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 247: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 248: taskengine.v1.SetSlicesRequest.ValuesEntry
-		nil,                                // 249: taskengine.v1.TaskValues.HeadersEntry
-		nil,                                // 250: taskengine.v1.PreviewBulkJobResponse.StatesEntry
-		(*timestamppb.Timestamp)(nil),      // 251: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 252: google.protobuf.Duration
+		(*After)(nil),                      // 14: taskengine.v1.After
+		(*Parent)(nil),                     // 15: taskengine.v1.Parent
+		(*ChildSet)(nil),                   // 16: taskengine.v1.ChildSet
+		(*ReceivedSignal)(nil),             // 17: taskengine.v1.ReceivedSignal
+		(*Progress)(nil),                   // 18: taskengine.v1.Progress
+		(*Attempt)(nil),                    // 19: taskengine.v1.Attempt
+		(*GetRequest)(nil),                 // 20: taskengine.v1.GetRequest
+		(*GetResponse)(nil),                // 21: taskengine.v1.GetResponse
+		(*ListRequest)(nil),                // 22: taskengine.v1.ListRequest
+		(*ListResponse)(nil),               // 23: taskengine.v1.ListResponse
+		(*CountRequest)(nil),               // 24: taskengine.v1.CountRequest
+		(*CountResponse)(nil),              // 25: taskengine.v1.CountResponse
+		(*StateCount)(nil),                 // 26: taskengine.v1.StateCount
+		(*ListErrorsRequest)(nil),          // 27: taskengine.v1.ListErrorsRequest
+		(*ListErrorsResponse)(nil),         // 28: taskengine.v1.ListErrorsResponse
+		(*ErrorKind)(nil),                  // 29: taskengine.v1.ErrorKind
+		(*WaitRequest)(nil),                // 30: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),               // 31: taskengine.v1.WaitResponse
+		(*EventsRequest)(nil),              // 32: taskengine.v1.EventsRequest
+		(*EventsResponse)(nil),             // 33: taskengine.v1.EventsResponse
+		(*TaskEvent)(nil),                  // 34: taskengine.v1.TaskEvent
+		(*EventGap)(nil),                   // 35: taskengine.v1.EventGap
+		(*WhyRequest)(nil),                 // 36: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),                // 37: taskengine.v1.WhyResponse
+		(*Wait)(nil),                       // 38: taskengine.v1.Wait
+		(*Reason)(nil),                     // 39: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),            // 40: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),           // 41: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),               // 42: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                    // 43: taskengine.v1.LogLine
+		(*CancelRequest)(nil),              // 44: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),             // 45: taskengine.v1.CancelResponse
+		(*TreeRequest)(nil),                // 46: taskengine.v1.TreeRequest
+		(*TreeResponse)(nil),               // 47: taskengine.v1.TreeResponse
+		(*TreeTask)(nil),                   // 48: taskengine.v1.TreeTask
+		(*SubmitWorkflowRequest)(nil),      // 49: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),     // 50: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),         // 51: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),        // 52: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),       // 53: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),      // 54: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                   // 55: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),               // 56: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),              // 57: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),             // 58: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),                // 59: taskengine.v1.FailRequest
+		(*FailResponse)(nil),               // 60: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),          // 61: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),         // 62: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),              // 63: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),             // 64: taskengine.v1.SignalResponse
+		(*Document)(nil),                   // 65: taskengine.v1.Document
+		(*GetDocumentRequest)(nil),         // 66: taskengine.v1.GetDocumentRequest
+		(*GetDocumentResponse)(nil),        // 67: taskengine.v1.GetDocumentResponse
+		(*ListDocumentsRequest)(nil),       // 68: taskengine.v1.ListDocumentsRequest
+		(*ListDocumentsResponse)(nil),      // 69: taskengine.v1.ListDocumentsResponse
+		(*SetDocumentRequest)(nil),         // 70: taskengine.v1.SetDocumentRequest
+		(*SetDocumentResponse)(nil),        // 71: taskengine.v1.SetDocumentResponse
+		(*DeleteDocumentRequest)(nil),      // 72: taskengine.v1.DeleteDocumentRequest
+		(*DeleteDocumentResponse)(nil),     // 73: taskengine.v1.DeleteDocumentResponse
+		(*ListKeysRequest)(nil),            // 74: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),           // 75: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),                // 76: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),              // 77: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),             // 78: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),           // 79: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),          // 80: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),             // 81: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),            // 82: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),           // 83: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),          // 84: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                       // 85: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),           // 86: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),          // 87: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),          // 88: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),         // 89: taskengine.v1.ResumeTypeResponse
+		(*SilentNode)(nil),                 // 90: taskengine.v1.SilentNode
+		(*ListNodesRequest)(nil),           // 91: taskengine.v1.ListNodesRequest
+		(*ListNodesResponse)(nil),          // 92: taskengine.v1.ListNodesResponse
+		(*Node)(nil),                       // 93: taskengine.v1.Node
+		(*NodeStatus)(nil),                 // 94: taskengine.v1.NodeStatus
+		(*DrainNodeRequest)(nil),           // 95: taskengine.v1.DrainNodeRequest
+		(*DrainNodeResponse)(nil),          // 96: taskengine.v1.DrainNodeResponse
+		(*ApplyConfigRequest)(nil),         // 97: taskengine.v1.ApplyConfigRequest
+		(*ApplyConfigResponse)(nil),        // 98: taskengine.v1.ApplyConfigResponse
+		(*AppliedConfig)(nil),              // 99: taskengine.v1.AppliedConfig
+		(*ConfigChange)(nil),               // 100: taskengine.v1.ConfigChange
+		(*Token)(nil),                      // 101: taskengine.v1.Token
+		(*AddTokenRequest)(nil),            // 102: taskengine.v1.AddTokenRequest
+		(*AddTokenResponse)(nil),           // 103: taskengine.v1.AddTokenResponse
+		(*ListTokensRequest)(nil),          // 104: taskengine.v1.ListTokensRequest
+		(*ListTokensResponse)(nil),         // 105: taskengine.v1.ListTokensResponse
+		(*RevokeTokenRequest)(nil),         // 106: taskengine.v1.RevokeTokenRequest
+		(*RevokeTokenResponse)(nil),        // 107: taskengine.v1.RevokeTokenResponse
+		(*RotateTokenRequest)(nil),         // 108: taskengine.v1.RotateTokenRequest
+		(*RotateTokenResponse)(nil),        // 109: taskengine.v1.RotateTokenResponse
+		(*ListWorkersRequest)(nil),         // 110: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 111: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 112: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 113: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 114: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 115: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 116: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 117: taskengine.v1.Rate
+		(*Limit)(nil),                      // 118: taskengine.v1.Limit
+		(*LimitUse)(nil),                   // 119: taskengine.v1.LimitUse
+		(*LimitSetting)(nil),               // 120: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 121: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 122: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 123: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 124: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 125: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 126: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 127: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 128: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 129: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 130: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 131: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 132: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 133: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 134: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 135: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 136: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 137: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 138: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 139: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 140: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 141: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 142: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 143: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 144: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 145: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 146: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 147: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 148: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 149: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 150: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 151: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 152: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 153: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 154: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 155: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 156: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 157: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 158: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 159: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 160: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 161: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 162: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 163: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 164: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 165: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 166: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 167: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 168: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 169: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 170: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 171: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 172: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 173: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 174: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 175: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 176: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 177: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 178: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 179: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 180: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 181: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 182: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 183: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 184: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 185: taskengine.v1.Source
+		(*SourcePause)(nil),                // 186: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 187: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 188: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 189: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 190: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 191: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 192: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 193: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 194: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 195: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 196: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 197: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 198: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 199: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 200: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 201: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 202: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 203: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 204: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 205: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 206: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 207: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 208: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 209: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 210: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 211: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 212: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 213: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 214: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 215: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 216: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 217: taskengine.v1.AddPlatformResponse
+		(*ApplyPlatformsRequest)(nil),      // 218: taskengine.v1.ApplyPlatformsRequest
+		(*PlatformRow)(nil),                // 219: taskengine.v1.PlatformRow
+		(*ApplyPlatformsResponse)(nil),     // 220: taskengine.v1.ApplyPlatformsResponse
+		(*AppliedPlatform)(nil),            // 221: taskengine.v1.AppliedPlatform
+		(*RemovePlatformRequest)(nil),      // 222: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 223: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 224: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 225: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 226: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 227: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 228: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 229: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 230: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 231: taskengine.v1.RetrySlicesResponse
+		(*BulkOrder)(nil),                  // 232: taskengine.v1.BulkOrder
+		(*TaskValues)(nil),                 // 233: taskengine.v1.TaskValues
+		(*SetTaskRequest)(nil),             // 234: taskengine.v1.SetTaskRequest
+		(*SetTaskResponse)(nil),            // 235: taskengine.v1.SetTaskResponse
+		(*DeleteTaskRequest)(nil),          // 236: taskengine.v1.DeleteTaskRequest
+		(*DeleteTaskResponse)(nil),         // 237: taskengine.v1.DeleteTaskResponse
+		(*PreviewBulkJobRequest)(nil),      // 238: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 239: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 240: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 241: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 242: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 243: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 244: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 245: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 246: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 247: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 248: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 249: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 250: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 251: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 252: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 253: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 254: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 255: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 256: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 257: taskengine.v1.StopBulkJobResponse
+		(*OverviewRequest)(nil),            // 258: taskengine.v1.OverviewRequest
+		(*OverviewResponse)(nil),           // 259: taskengine.v1.OverviewResponse
+		(*NodeOverview)(nil),               // 260: taskengine.v1.NodeOverview
+		(*TypeOverview)(nil),               // 261: taskengine.v1.TypeOverview
+		(*OverviewCounts)(nil),             // 262: taskengine.v1.OverviewCounts
+		(*Delays)(nil),                     // 263: taskengine.v1.Delays
+		(*OverviewPoint)(nil),              // 264: taskengine.v1.OverviewPoint
+		nil,                                // 265: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 266: taskengine.v1.Task.HeadersEntry
+		nil,                                // 267: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 268: taskengine.v1.Node.LabelsEntry
+		nil,                                // 269: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 270: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 271: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 272: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 273: taskengine.v1.Platform.OwnEntry
+		nil,                                // 274: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 275: taskengine.v1.AddPlatformRequest.ValuesEntry
+		nil,                                // 276: taskengine.v1.PlatformRow.ValuesEntry
+		nil,                                // 277: taskengine.v1.TaskValues.HeadersEntry
+		nil,                                // 278: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		nil,                                // 279: taskengine.v1.PreviewBulkJobResponse.LeftEntry
+		(*timestamppb.Timestamp)(nil),      // 280: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 281: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	251, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	252, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	251, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	240, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	280, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	281, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	280, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	265, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	251, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	280, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -17846,437 +19780,482 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	241, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	251, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	251, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	251, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	251, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	251, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	251, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
-	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
-	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
-	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	251, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	251, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	251, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	251, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
-	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
-	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	28,  // 36: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	251, // 37: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	251, // 38: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	252, // 39: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	13,  // 40: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	252, // 41: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
-	34,  // 42: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
-	33,  // 43: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
-	13,  // 44: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
-	251, // 45: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
-	251, // 46: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
-	251, // 47: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
-	13,  // 48: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	38,  // 49: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	37,  // 50: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	251, // 51: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
-	80,  // 52: taskengine.v1.WhyResponse.silent:type_name -> taskengine.v1.SilentNode
-	252, // 53: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	251, // 54: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	251, // 55: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	251, // 56: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	252, // 57: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	42,  // 58: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	41,  // 59: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	80,  // 60: taskengine.v1.TaskLogsResponse.silent:type_name -> taskengine.v1.SilentNode
-	251, // 61: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	13,  // 62: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	47,  // 63: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	13,  // 64: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	251, // 65: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	252, // 66: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	242, // 67: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	12,  // 68: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	54,  // 69: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	54,  // 70: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	13,  // 71: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	55,  // 72: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	251, // 73: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	251, // 74: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	251, // 75: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	55,  // 76: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	13,  // 77: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	13,  // 78: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	251, // 79: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	252, // 80: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	13,  // 81: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	13,  // 82: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	66,  // 83: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	13,  // 84: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	251, // 85: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	13,  // 86: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	13,  // 87: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	13,  // 88: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	13,  // 89: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	75,  // 90: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	83,  // 91: taskengine.v1.ListNodesResponse.nodes:type_name -> taskengine.v1.Node
-	80,  // 92: taskengine.v1.ListNodesResponse.silent:type_name -> taskengine.v1.SilentNode
-	243, // 93: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
-	84,  // 94: taskengine.v1.Node.status:type_name -> taskengine.v1.NodeStatus
-	251, // 95: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
-	252, // 96: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
-	252, // 97: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
-	252, // 98: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
-	83,  // 99: taskengine.v1.DrainNodeResponse.node:type_name -> taskengine.v1.Node
-	251, // 100: taskengine.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	251, // 101: taskengine.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
-	251, // 102: taskengine.v1.Token.rotated_at:type_name -> google.protobuf.Timestamp
-	251, // 103: taskengine.v1.Token.earlier_until:type_name -> google.protobuf.Timestamp
-	251, // 104: taskengine.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
-	252, // 105: taskengine.v1.AddTokenRequest.expires_in:type_name -> google.protobuf.Duration
-	87,  // 106: taskengine.v1.AddTokenResponse.token:type_name -> taskengine.v1.Token
-	87,  // 107: taskengine.v1.ListTokensResponse.tokens:type_name -> taskengine.v1.Token
-	87,  // 108: taskengine.v1.RevokeTokenResponse.token:type_name -> taskengine.v1.Token
-	252, // 109: taskengine.v1.RotateTokenRequest.grace:type_name -> google.protobuf.Duration
-	87,  // 110: taskengine.v1.RotateTokenResponse.token:type_name -> taskengine.v1.Token
-	98,  // 111: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	80,  // 112: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
-	251, // 113: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	252, // 114: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	98,  // 115: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	80,  // 116: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
-	252, // 117: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	103, // 118: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	103, // 119: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	106, // 120: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	106, // 121: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	105, // 122: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
-	103, // 123: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	251, // 124: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	104, // 125: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	80,  // 126: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
-	104, // 127: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	103, // 128: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	104, // 129: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	104, // 130: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	252, // 131: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	104, // 132: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	104, // 133: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	119, // 134: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	121, // 135: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	251, // 136: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	120, // 137: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	80,  // 138: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
-	251, // 139: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	251, // 140: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	244, // 141: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	251, // 142: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	251, // 143: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	251, // 144: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	245, // 145: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	251, // 146: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	251, // 147: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	251, // 148: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	122, // 149: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	123, // 150: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	124, // 151: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	129, // 152: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	252, // 153: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	246, // 154: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	252, // 155: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	123, // 156: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	252, // 157: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	251, // 158: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	251, // 159: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	251, // 160: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	252, // 161: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	135, // 162: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	136, // 163: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	252, // 164: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	247, // 165: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	252, // 166: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	134, // 167: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	251, // 168: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	138, // 169: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	139, // 170: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	251, // 171: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	139, // 172: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	251, // 173: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	251, // 174: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	137, // 175: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	137, // 176: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	134, // 177: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	144, // 178: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	148, // 179: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	152, // 180: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	152, // 181: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	152, // 182: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	156, // 183: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	156, // 184: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	156, // 185: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	157, // 186: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	134, // 187: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	251, // 188: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	160, // 189: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	251, // 190: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	137, // 191: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	137, // 192: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	251, // 193: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	251, // 194: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	172, // 195: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	173, // 196: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	251, // 197: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	174, // 198: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	251, // 199: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	171, // 200: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	171, // 201: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	171, // 202: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	171, // 203: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	251, // 204: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	171, // 205: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	185, // 206: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	251, // 207: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	252, // 208: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	189, // 209: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	191, // 210: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	251, // 211: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	251, // 212: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	252, // 213: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	251, // 214: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	188, // 215: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	172, // 216: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	189, // 217: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	190, // 218: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	191, // 219: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	251, // 220: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	251, // 221: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	251, // 222: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	251, // 223: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	251, // 224: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	251, // 225: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	186, // 226: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	186, // 227: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	187, // 228: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	187, // 229: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	248, // 230: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	187, // 231: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	187, // 232: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	187, // 233: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	187, // 234: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	187, // 235: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	251, // 236: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	251, // 237: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	187, // 238: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	251, // 239: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	251, // 240: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	187, // 241: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	251, // 242: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
-	252, // 243: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
-	215, // 244: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
-	249, // 245: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
-	215, // 246: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
-	251, // 247: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
-	252, // 248: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
-	13,  // 249: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
-	13,  // 250: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
-	214, // 251: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	250, // 252: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
-	222, // 253: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
-	13,  // 254: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
-	214, // 255: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	225, // 256: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	251, // 257: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
-	251, // 258: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
-	251, // 259: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
-	251, // 260: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
-	226, // 261: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
-	227, // 262: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
-	251, // 263: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
-	225, // 264: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
-	225, // 265: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	225, // 266: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	225, // 267: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	225, // 268: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
-	225, // 269: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	1,   // 270: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 271: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 272: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 273: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 274: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 275: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 276: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 277: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	29,  // 278: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	35,  // 279: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	45,  // 280: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	48,  // 281: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	50,  // 282: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	52,  // 283: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	39,  // 284: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	43,  // 285: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	56,  // 286: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	58,  // 287: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	60,  // 288: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	62,  // 289: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	64,  // 290: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	67,  // 291: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	69,  // 292: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	71,  // 293: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	73,  // 294: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	76,  // 295: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	78,  // 296: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	96,  // 297: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	99,  // 298: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	81,  // 299: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
-	85,  // 300: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
-	88,  // 301: taskengine.v1.TaskService.AddToken:input_type -> taskengine.v1.AddTokenRequest
-	90,  // 302: taskengine.v1.TaskService.ListTokens:input_type -> taskengine.v1.ListTokensRequest
-	92,  // 303: taskengine.v1.TaskService.RevokeToken:input_type -> taskengine.v1.RevokeTokenRequest
-	94,  // 304: taskengine.v1.TaskService.RotateToken:input_type -> taskengine.v1.RotateTokenRequest
-	107, // 305: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	109, // 306: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	111, // 307: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	113, // 308: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	115, // 309: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	31,  // 310: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
-	117, // 311: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	125, // 312: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	127, // 313: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	130, // 314: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	132, // 315: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	140, // 316: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	142, // 317: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	144, // 318: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	146, // 319: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	158, // 320: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	161, // 321: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	163, // 322: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	165, // 323: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	149, // 324: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	150, // 325: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	151, // 326: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	167, // 327: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	169, // 328: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	175, // 329: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	177, // 330: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	179, // 331: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	181, // 332: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	183, // 333: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	192, // 334: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	194, // 335: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	196, // 336: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	198, // 337: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	200, // 338: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	202, // 339: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	204, // 340: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	206, // 341: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	208, // 342: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	210, // 343: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	212, // 344: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	216, // 345: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
-	218, // 346: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
-	220, // 347: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
-	223, // 348: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
-	228, // 349: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
-	230, // 350: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
-	232, // 351: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
-	234, // 352: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
-	236, // 353: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
-	238, // 354: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
-	101, // 355: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 356: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 357: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 358: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 359: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 360: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 361: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 362: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 363: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	30,  // 364: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	36,  // 365: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	46,  // 366: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	49,  // 367: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	51,  // 368: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	53,  // 369: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	40,  // 370: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	44,  // 371: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	57,  // 372: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	59,  // 373: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	61,  // 374: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	63,  // 375: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	65,  // 376: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	68,  // 377: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	70,  // 378: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	72,  // 379: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	74,  // 380: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	77,  // 381: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	79,  // 382: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	97,  // 383: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	100, // 384: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	82,  // 385: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
-	86,  // 386: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
-	89,  // 387: taskengine.v1.TaskService.AddToken:output_type -> taskengine.v1.AddTokenResponse
-	91,  // 388: taskengine.v1.TaskService.ListTokens:output_type -> taskengine.v1.ListTokensResponse
-	93,  // 389: taskengine.v1.TaskService.RevokeToken:output_type -> taskengine.v1.RevokeTokenResponse
-	95,  // 390: taskengine.v1.TaskService.RotateToken:output_type -> taskengine.v1.RotateTokenResponse
-	108, // 391: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	110, // 392: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	112, // 393: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	114, // 394: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	116, // 395: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	32,  // 396: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
-	118, // 397: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	126, // 398: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	128, // 399: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	131, // 400: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	133, // 401: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	141, // 402: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	143, // 403: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	145, // 404: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	147, // 405: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	159, // 406: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	162, // 407: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	164, // 408: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	166, // 409: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	153, // 410: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	154, // 411: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	155, // 412: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	168, // 413: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	170, // 414: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	176, // 415: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	178, // 416: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	180, // 417: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	182, // 418: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	184, // 419: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	193, // 420: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	195, // 421: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	197, // 422: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	199, // 423: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	201, // 424: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	203, // 425: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	205, // 426: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	207, // 427: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	209, // 428: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	211, // 429: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	213, // 430: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	217, // 431: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
-	219, // 432: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
-	221, // 433: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
-	224, // 434: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
-	229, // 435: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
-	231, // 436: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
-	233, // 437: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
-	235, // 438: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
-	237, // 439: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
-	239, // 440: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
-	102, // 441: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	356, // [356:442] is the sub-list for method output_type
-	270, // [270:356] is the sub-list for method input_type
-	270, // [270:270] is the sub-list for extension type_name
-	270, // [270:270] is the sub-list for extension extendee
-	0,   // [0:270] is the sub-list for field type_name
+	266, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	280, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	280, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	280, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	280, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	280, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	280, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	19,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
+	18,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
+	17,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
+	17,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
+	15,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
+	16,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
+	14,  // 29: taskengine.v1.Task.after:type_name -> taskengine.v1.After
+	280, // 30: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	280, // 31: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	280, // 32: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	280, // 33: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 34: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
+	13,  // 35: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
+	26,  // 36: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
+	29,  // 37: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
+	280, // 38: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	280, // 39: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	281, // 40: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	13,  // 41: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	281, // 42: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
+	35,  // 43: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
+	34,  // 44: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
+	90,  // 45: taskengine.v1.EventsResponse.silent:type_name -> taskengine.v1.SilentNode
+	13,  // 46: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
+	280, // 47: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
+	280, // 48: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
+	280, // 49: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
+	13,  // 50: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	39,  // 51: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	38,  // 52: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
+	280, // 53: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	90,  // 54: taskengine.v1.WhyResponse.silent:type_name -> taskengine.v1.SilentNode
+	281, // 55: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	280, // 56: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	280, // 57: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	280, // 58: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	281, // 59: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	43,  // 60: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	42,  // 61: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	90,  // 62: taskengine.v1.TaskLogsResponse.silent:type_name -> taskengine.v1.SilentNode
+	280, // 63: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	13,  // 64: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	48,  // 65: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	13,  // 66: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	280, // 67: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	281, // 68: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	267, // 69: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	12,  // 70: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	55,  // 71: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	55,  // 72: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	13,  // 73: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	56,  // 74: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	280, // 75: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	280, // 76: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	280, // 77: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	56,  // 78: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	13,  // 79: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	13,  // 80: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	280, // 81: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	281, // 82: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	13,  // 83: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	13,  // 84: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	280, // 85: taskengine.v1.Document.created_at:type_name -> google.protobuf.Timestamp
+	280, // 86: taskengine.v1.Document.updated_at:type_name -> google.protobuf.Timestamp
+	280, // 87: taskengine.v1.Document.expires_at:type_name -> google.protobuf.Timestamp
+	65,  // 88: taskengine.v1.GetDocumentResponse.document:type_name -> taskengine.v1.Document
+	65,  // 89: taskengine.v1.ListDocumentsResponse.documents:type_name -> taskengine.v1.Document
+	280, // 90: taskengine.v1.SetDocumentRequest.expires_at:type_name -> google.protobuf.Timestamp
+	65,  // 91: taskengine.v1.SetDocumentResponse.document:type_name -> taskengine.v1.Document
+	76,  // 92: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	13,  // 93: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	280, // 94: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	13,  // 95: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	13,  // 96: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	13,  // 97: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	13,  // 98: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	85,  // 99: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	93,  // 100: taskengine.v1.ListNodesResponse.nodes:type_name -> taskengine.v1.Node
+	90,  // 101: taskengine.v1.ListNodesResponse.silent:type_name -> taskengine.v1.SilentNode
+	268, // 102: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
+	94,  // 103: taskengine.v1.Node.status:type_name -> taskengine.v1.NodeStatus
+	280, // 104: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
+	281, // 105: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
+	281, // 106: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
+	281, // 107: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
+	93,  // 108: taskengine.v1.DrainNodeResponse.node:type_name -> taskengine.v1.Node
+	99,  // 109: taskengine.v1.ApplyConfigResponse.nodes:type_name -> taskengine.v1.AppliedConfig
+	90,  // 110: taskengine.v1.ApplyConfigResponse.silent:type_name -> taskengine.v1.SilentNode
+	100, // 111: taskengine.v1.AppliedConfig.changes:type_name -> taskengine.v1.ConfigChange
+	280, // 112: taskengine.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	280, // 113: taskengine.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	280, // 114: taskengine.v1.Token.rotated_at:type_name -> google.protobuf.Timestamp
+	280, // 115: taskengine.v1.Token.earlier_until:type_name -> google.protobuf.Timestamp
+	280, // 116: taskengine.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
+	281, // 117: taskengine.v1.AddTokenRequest.expires_in:type_name -> google.protobuf.Duration
+	101, // 118: taskengine.v1.AddTokenResponse.token:type_name -> taskengine.v1.Token
+	101, // 119: taskengine.v1.ListTokensResponse.tokens:type_name -> taskengine.v1.Token
+	101, // 120: taskengine.v1.RevokeTokenResponse.token:type_name -> taskengine.v1.Token
+	281, // 121: taskengine.v1.RotateTokenRequest.grace:type_name -> google.protobuf.Duration
+	101, // 122: taskengine.v1.RotateTokenResponse.token:type_name -> taskengine.v1.Token
+	112, // 123: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	90,  // 124: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
+	280, // 125: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	281, // 126: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	112, // 127: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	90,  // 128: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
+	281, // 129: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	117, // 130: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	117, // 131: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	120, // 132: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	120, // 133: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	119, // 134: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
+	117, // 135: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	280, // 136: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	118, // 137: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	90,  // 138: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
+	118, // 139: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	117, // 140: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	118, // 141: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	118, // 142: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	281, // 143: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	118, // 144: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	118, // 145: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	133, // 146: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	135, // 147: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	280, // 148: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	134, // 149: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	90,  // 150: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
+	280, // 151: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	280, // 152: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	269, // 153: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	280, // 154: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	280, // 155: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	280, // 156: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	270, // 157: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	280, // 158: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	280, // 159: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	280, // 160: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	136, // 161: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	137, // 162: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	138, // 163: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	143, // 164: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	281, // 165: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	271, // 166: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	281, // 167: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	137, // 168: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	281, // 169: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	280, // 170: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	280, // 171: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	280, // 172: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	281, // 173: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	149, // 174: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	150, // 175: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	281, // 176: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	272, // 177: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	281, // 178: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	148, // 179: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	280, // 180: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	152, // 181: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	153, // 182: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	280, // 183: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	153, // 184: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	280, // 185: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	280, // 186: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	151, // 187: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	151, // 188: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	148, // 189: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	158, // 190: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	162, // 191: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	166, // 192: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	166, // 193: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	166, // 194: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	170, // 195: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	170, // 196: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	170, // 197: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	171, // 198: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	148, // 199: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	280, // 200: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	174, // 201: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	280, // 202: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	151, // 203: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	151, // 204: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	280, // 205: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	280, // 206: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	186, // 207: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	187, // 208: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	280, // 209: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	188, // 210: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	280, // 211: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	185, // 212: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	185, // 213: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	185, // 214: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	185, // 215: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	280, // 216: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	185, // 217: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	199, // 218: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	280, // 219: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	281, // 220: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	203, // 221: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	205, // 222: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	280, // 223: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	280, // 224: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	281, // 225: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	280, // 226: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	202, // 227: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	186, // 228: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	203, // 229: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	204, // 230: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	205, // 231: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	273, // 232: taskengine.v1.Platform.own:type_name -> taskengine.v1.Platform.OwnEntry
+	280, // 233: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	280, // 234: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	280, // 235: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	280, // 236: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	280, // 237: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	280, // 238: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	200, // 239: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	200, // 240: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	201, // 241: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	201, // 242: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	274, // 243: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	201, // 244: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	275, // 245: taskengine.v1.AddPlatformRequest.values:type_name -> taskengine.v1.AddPlatformRequest.ValuesEntry
+	201, // 246: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	219, // 247: taskengine.v1.ApplyPlatformsRequest.platforms:type_name -> taskengine.v1.PlatformRow
+	276, // 248: taskengine.v1.PlatformRow.values:type_name -> taskengine.v1.PlatformRow.ValuesEntry
+	221, // 249: taskengine.v1.ApplyPlatformsResponse.platforms:type_name -> taskengine.v1.AppliedPlatform
+	201, // 250: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	201, // 251: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	201, // 252: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	280, // 253: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	280, // 254: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	201, // 255: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	280, // 256: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	280, // 257: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	201, // 258: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	280, // 259: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	281, // 260: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	233, // 261: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
+	277, // 262: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
+	233, // 263: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
+	280, // 264: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
+	281, // 265: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
+	13,  // 266: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
+	13,  // 267: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
+	232, // 268: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	278, // 269: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	240, // 270: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 271: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	279, // 272: taskengine.v1.PreviewBulkJobResponse.left:type_name -> taskengine.v1.PreviewBulkJobResponse.LeftEntry
+	232, // 273: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	243, // 274: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	280, // 275: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	280, // 276: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	280, // 277: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	280, // 278: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	244, // 279: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	245, // 280: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	280, // 281: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	243, // 282: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	243, // 283: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	243, // 284: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	243, // 285: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	243, // 286: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	243, // 287: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	260, // 288: taskengine.v1.OverviewResponse.nodes:type_name -> taskengine.v1.NodeOverview
+	90,  // 289: taskengine.v1.OverviewResponse.silent:type_name -> taskengine.v1.SilentNode
+	281, // 290: taskengine.v1.NodeOverview.window:type_name -> google.protobuf.Duration
+	261, // 291: taskengine.v1.NodeOverview.types:type_name -> taskengine.v1.TypeOverview
+	264, // 292: taskengine.v1.NodeOverview.points:type_name -> taskengine.v1.OverviewPoint
+	280, // 293: taskengine.v1.NodeOverview.counted_at:type_name -> google.protobuf.Timestamp
+	262, // 294: taskengine.v1.TypeOverview.counts:type_name -> taskengine.v1.OverviewCounts
+	280, // 295: taskengine.v1.TypeOverview.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	263, // 296: taskengine.v1.OverviewCounts.delays:type_name -> taskengine.v1.Delays
+	281, // 297: taskengine.v1.OverviewCounts.busy:type_name -> google.protobuf.Duration
+	280, // 298: taskengine.v1.OverviewPoint.from:type_name -> google.protobuf.Timestamp
+	280, // 299: taskengine.v1.OverviewPoint.until:type_name -> google.protobuf.Timestamp
+	262, // 300: taskengine.v1.OverviewPoint.counts:type_name -> taskengine.v1.OverviewCounts
+	1,   // 301: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 302: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 303: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 304: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	20,  // 305: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	22,  // 306: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	24,  // 307: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	27,  // 308: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	30,  // 309: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	36,  // 310: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	46,  // 311: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	49,  // 312: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	51,  // 313: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	53,  // 314: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	40,  // 315: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	44,  // 316: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	57,  // 317: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	59,  // 318: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	61,  // 319: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	63,  // 320: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	66,  // 321: taskengine.v1.TaskService.GetDocument:input_type -> taskengine.v1.GetDocumentRequest
+	68,  // 322: taskengine.v1.TaskService.ListDocuments:input_type -> taskengine.v1.ListDocumentsRequest
+	70,  // 323: taskengine.v1.TaskService.SetDocument:input_type -> taskengine.v1.SetDocumentRequest
+	72,  // 324: taskengine.v1.TaskService.DeleteDocument:input_type -> taskengine.v1.DeleteDocumentRequest
+	74,  // 325: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	77,  // 326: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	79,  // 327: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	81,  // 328: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	83,  // 329: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	86,  // 330: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	88,  // 331: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	110, // 332: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	113, // 333: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	91,  // 334: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
+	95,  // 335: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
+	97,  // 336: taskengine.v1.TaskService.ApplyConfig:input_type -> taskengine.v1.ApplyConfigRequest
+	102, // 337: taskengine.v1.TaskService.AddToken:input_type -> taskengine.v1.AddTokenRequest
+	104, // 338: taskengine.v1.TaskService.ListTokens:input_type -> taskengine.v1.ListTokensRequest
+	106, // 339: taskengine.v1.TaskService.RevokeToken:input_type -> taskengine.v1.RevokeTokenRequest
+	108, // 340: taskengine.v1.TaskService.RotateToken:input_type -> taskengine.v1.RotateTokenRequest
+	121, // 341: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	123, // 342: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	125, // 343: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	127, // 344: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	129, // 345: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	32,  // 346: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
+	131, // 347: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	139, // 348: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	141, // 349: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	144, // 350: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	146, // 351: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	154, // 352: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	156, // 353: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	158, // 354: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	160, // 355: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	172, // 356: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	175, // 357: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	177, // 358: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	179, // 359: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	163, // 360: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	164, // 361: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	165, // 362: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	181, // 363: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	183, // 364: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	189, // 365: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	191, // 366: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	193, // 367: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	195, // 368: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	197, // 369: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	206, // 370: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	208, // 371: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	210, // 372: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	212, // 373: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	214, // 374: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	216, // 375: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	218, // 376: taskengine.v1.TaskService.ApplyPlatforms:input_type -> taskengine.v1.ApplyPlatformsRequest
+	222, // 377: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	224, // 378: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	226, // 379: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	228, // 380: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	230, // 381: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	234, // 382: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
+	236, // 383: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
+	238, // 384: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	241, // 385: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	246, // 386: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	248, // 387: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	250, // 388: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	252, // 389: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	254, // 390: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	256, // 391: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	258, // 392: taskengine.v1.TaskService.Overview:input_type -> taskengine.v1.OverviewRequest
+	115, // 393: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 394: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 395: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 396: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 397: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	21,  // 398: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	23,  // 399: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	25,  // 400: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	28,  // 401: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	31,  // 402: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	37,  // 403: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	47,  // 404: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	50,  // 405: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	52,  // 406: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	54,  // 407: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	41,  // 408: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	45,  // 409: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	58,  // 410: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	60,  // 411: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	62,  // 412: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	64,  // 413: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	67,  // 414: taskengine.v1.TaskService.GetDocument:output_type -> taskengine.v1.GetDocumentResponse
+	69,  // 415: taskengine.v1.TaskService.ListDocuments:output_type -> taskengine.v1.ListDocumentsResponse
+	71,  // 416: taskengine.v1.TaskService.SetDocument:output_type -> taskengine.v1.SetDocumentResponse
+	73,  // 417: taskengine.v1.TaskService.DeleteDocument:output_type -> taskengine.v1.DeleteDocumentResponse
+	75,  // 418: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	78,  // 419: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	80,  // 420: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	82,  // 421: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	84,  // 422: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	87,  // 423: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	89,  // 424: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	111, // 425: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	114, // 426: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	92,  // 427: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
+	96,  // 428: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
+	98,  // 429: taskengine.v1.TaskService.ApplyConfig:output_type -> taskengine.v1.ApplyConfigResponse
+	103, // 430: taskengine.v1.TaskService.AddToken:output_type -> taskengine.v1.AddTokenResponse
+	105, // 431: taskengine.v1.TaskService.ListTokens:output_type -> taskengine.v1.ListTokensResponse
+	107, // 432: taskengine.v1.TaskService.RevokeToken:output_type -> taskengine.v1.RevokeTokenResponse
+	109, // 433: taskengine.v1.TaskService.RotateToken:output_type -> taskengine.v1.RotateTokenResponse
+	122, // 434: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	124, // 435: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	126, // 436: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	128, // 437: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	130, // 438: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	33,  // 439: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
+	132, // 440: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	140, // 441: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	142, // 442: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	145, // 443: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	147, // 444: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	155, // 445: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	157, // 446: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	159, // 447: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	161, // 448: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	173, // 449: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	176, // 450: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	178, // 451: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	180, // 452: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	167, // 453: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	168, // 454: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	169, // 455: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	182, // 456: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	184, // 457: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	190, // 458: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	192, // 459: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	194, // 460: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	196, // 461: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	198, // 462: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	207, // 463: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	209, // 464: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	211, // 465: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	213, // 466: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	215, // 467: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	217, // 468: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	220, // 469: taskengine.v1.TaskService.ApplyPlatforms:output_type -> taskengine.v1.ApplyPlatformsResponse
+	223, // 470: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	225, // 471: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	227, // 472: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	229, // 473: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	231, // 474: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	235, // 475: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
+	237, // 476: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
+	239, // 477: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	242, // 478: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	247, // 479: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	249, // 480: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	251, // 481: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	253, // 482: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	255, // 483: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	257, // 484: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	259, // 485: taskengine.v1.TaskService.Overview:output_type -> taskengine.v1.OverviewResponse
+	116, // 486: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	394, // [394:487] is the sub-list for method output_type
+	301, // [301:394] is the sub-list for method input_type
+	301, // [301:301] is the sub-list for extension type_name
+	301, // [301:301] is the sub-list for extension extendee
+	0,   // [0:301] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -18294,32 +20273,35 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[12].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[13].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[60].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[49].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[61].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[106].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[111].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[113].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[136].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[144].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[171].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[173].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[183].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[70].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[72].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[120].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[125].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[127].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[150].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[158].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[185].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[187].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[197].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
 		(*SeekSourceRequest_Offset)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[215].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[219].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[233].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   251,
+			NumMessages:   280,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3,7 +3,6 @@
 import {
   create,
   type DescMessage,
-  type DescMethodUnary,
   fromBinary,
   type MessageInitShape,
   type MessageShape,
@@ -22,9 +21,16 @@ import type { Limit, Platform, Schedule, SliceSource, Source, Task } from "./mes
 import { toNative } from "./native.js";
 import type { TaskFilter } from "./options.js";
 
+/** A method of the API. */
+interface Method<I extends DescMessage, O extends DescMessage> {
+  readonly name: string;
+  readonly input: I;
+  readonly output: O;
+}
+
 /** The message of a request. Throws Invalid for what cannot be sent. */
 export function encoded<I extends DescMessage>(
-  method: DescMethodUnary<I, DescMessage>,
+  method: Method<I, DescMessage>,
   request: () => MessageInitShape<I>,
 ): Uint8Array {
   try {
@@ -36,7 +42,7 @@ export function encoded<I extends DescMessage>(
 
 /** The message of an answer. */
 export function decoded<O extends DescMessage>(
-  method: DescMethodUnary<DescMessage, O>,
+  method: Method<DescMessage, O>,
   bytes: Uint8Array,
   address: string,
 ): MessageShape<O> {

@@ -21,7 +21,7 @@ export class ClientError extends Error {
 /** The request is not valid: correct it. */
 export class Invalid extends ClientError {}
 
-/** There is no such task, limit, schedule or source. */
+/** There is no such task, document, limit, schedule or source. */
 export class NotFound extends ClientError {}
 
 /** It has changed meanwhile: read it again and decide again. */

@@ -187,6 +187,26 @@ export class Node {
     return this.#connection.makeBidiStreamRequest(SERVICE + method, asBuffer, asBytes, this.#metadata);
   }
 
+  /** The answers to one request, until the node ends them. Throws a ClientError, or the reason of the signal. */
+  async *follow(method: string, request: Uint8Array, signal: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
+    signal.throwIfAborted();
+    const call = this.#connection.makeServerStreamRequest(SERVICE + method, asBuffer, asBytes, request, this.#metadata);
+    const abort = () => call.cancel();
+    signal.addEventListener("abort", abort);
+    try {
+      for await (const bytes of call) {
+        this.hear();
+        yield bytes as Uint8Array;
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      throw errorOfStream(this.address, error as Error);
+    } finally {
+      signal.removeEventListener("abort", abort);
+      call.on("error", () => {}).cancel();
+    }
+  }
+
   /** Probes the node, and returns whether it answers something within so many milliseconds. */
   async isAlive(wait: number, signal?: AbortSignal): Promise<boolean> {
     const begin = performance.now();

@@ -29,11 +29,14 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** The options of a call that changes a task. */
-export interface ChangeOptions extends CallOptions {
+/** The version that a call changes. */
+export interface VersionOptions {
   /** Only if the task is at this version. */
   version?: number | bigint;
 }
+
+/** The options of a call that changes a task. */
+export interface ChangeOptions extends CallOptions, VersionOptions {}
 
 /** How a task waits for the children that are added with it. */
 export interface ChildrenOptions {
@@ -83,6 +86,12 @@ export interface WorkflowRetry {
 export interface TaskFilter {
   states?: string[];
   types?: string[];
+}
+
+/** Which tasks are counted. What is left out is any. */
+export interface CountFilter extends TaskFilter {
+  /** Only tasks that this filter selects, such as `error~"503" since=2h`. */
+  where?: string;
 }
 
 /** Which tasks are listed. What is left out is any. */
@@ -177,4 +186,161 @@ export interface SliceOrder {
 /** The platform to which an order is given; left out, all of the source. */
 export interface SliceTarget extends SliceOrder {
   platform?: string;
+}
+
+/** The platforms to which an order is given. */
+export interface SliceTargets extends SliceTarget {
+  /** Without platform: only platforms with names that begin so. */
+  prefix?: string;
+}
+
+/** How applyPlatforms makes a platform. */
+export interface PlatformRow {
+  name: string;
+  /** Of its own, as in setSlices. */
+  values?: Record<string, string>;
+  /** Values of its own that are not in values are unset. */
+  replace?: boolean;
+  /** It makes no slices; left out, it is added if there is none, or if it was removed. */
+  removed?: boolean;
+  /** The version that the platform must have, 0 if there must be none; left out, any. */
+  ifVersion?: number;
+}
+
+/** Which tasks a bulk job changes, and how. */
+export interface BulkOrder {
+  verb: "resume" | "cancel" | "fail" | "reschedule" | "set" | "delete" | "erase" | "undo";
+  /** A filter; without states it selects those of the verb. {@link whereIds} selects tasks by their ids. */
+  where?: string;
+  /** Only tasks of these types; left out, of all. */
+  types?: string[];
+  /** Of cancel and fail; kept as the error of the tasks. */
+  reason?: string;
+  /** Of reschedule and set: the time, or the delay from now on in milliseconds. */
+  at?: Date | number;
+  delay?: number;
+  /** Of set. */
+  values?: TaskValues;
+  /** Of undo, which has neither where nor types: the job that is undone. It has ended. */
+  job?: string;
+}
+
+/** New values of a task. What is left out stays as it is. */
+export interface TaskValues {
+  priority?: number;
+  /** Encoded as the payload of a submit. */
+  payload?: unknown;
+  /** Others stay as they are. */
+  headers?: Record<string, string>;
+  removeHeaders?: string[];
+}
+
+/** How a bulk job runs. */
+export interface BulkStart {
+  /** Letters, digits, ., - and _; left out, the node makes one of the time. */
+  name?: string;
+  /** Tasks in a second; left out, as fast as possible. */
+  rate?: number;
+  /** Who orders it; with a token, the name of that comes first. */
+  by?: string;
+}
+
+/** Who changes a bulk job, and why. */
+export interface BulkChange {
+  by?: string;
+  reason?: string;
+}
+
+/** When a task that is set runs next, and who sets it. */
+export interface TaskSetting {
+  at?: Date | number;
+  /** Milliseconds from now on. */
+  delay?: number;
+  by?: string;
+}
+
+/** Which events are followed. */
+export interface EventFilter {
+  /** Only tasks that this filter selects after the change; without terms of payloads and results. */
+  where?: string;
+  types?: string[];
+  /** Of an earlier event, or a time in RFC 3339, or a duration such as 1h; left out, the present. */
+  cursor?: string;
+  /** After a gap the tasks follow that have changed since it began, as the store has them. */
+  catchUp?: boolean;
+}
+
+/** How a document is written. */
+export interface DocumentWrite extends DocumentDelete {
+  /** From when on it does not exist: a Date or milliseconds since 1970; left out, never. */
+  expiresAt?: Date | number;
+}
+
+/** Which version of a document is changed. */
+export interface DocumentDelete {
+  /** The version that the document must have, 0 if there must be none; left out, any. */
+  ifVersion?: number | bigint;
+  /** Who asks; written to the log of the node. */
+  by?: string;
+}
+
+/** Which lines of the log of a task are read. */
+export interface LogOptions {
+  /** Only those of this attempt; left out, of all. */
+  attempt?: number;
+  /** New lines follow as they come, until the task has ended. */
+  follow?: boolean;
+  /** Of an earlier entry; left out, the first line. */
+  cursor?: string;
+  /** Ends the loop, which throws its reason. */
+  signal?: AbortSignal;
+}
+
+/** Which ordering keys are listed. */
+export interface OrderingKeyFilter {
+  /** Of their heads; left out, any, also of keys without a head. */
+  states?: string[];
+  /** Only keys of which tasks wait behind others. */
+  behind?: boolean;
+}
+
+/** Which alerts are silenced: rule or labels is given. */
+export interface NewSilence {
+  /** Left out, any. */
+  rule?: string;
+  /** The labels that an alert must have. A value with * at its end stands for all that begin so. */
+  labels?: Record<string, string>;
+  /** Milliseconds, at most a year. */
+  lasting: number;
+  comment?: string;
+  /** Who asks. */
+  by?: string;
+}
+
+/** A token to be made. */
+export interface NewToken {
+  /** 1 to 100 letters, digits, and . _ - @ */
+  name: string;
+  /** At least one. */
+  roles: string[];
+  /** Of tasks; * at the end of one stands for all that begin so; left out, all types. */
+  types?: string[];
+  /** Milliseconds; left out, it does not expire. */
+  expiresIn?: number;
+  /** Who asks. */
+  by?: string;
+}
+
+/** How a token is revoked. */
+export interface TokenRevocation {
+  /** Also if no other valid token may manage tokens. */
+  force?: boolean;
+  by?: string;
+}
+
+/** How a token is rotated. */
+export interface TokenRotation {
+  /** Milliseconds for which the secret from before is accepted; left out, it is not. */
+  grace?: number;
+  by?: string;
 }

@@ -31,6 +31,13 @@ export interface TaskOptions {
   /** It becomes an error if it has not begun by this time. */
   expiresAt?: Date | number;
   headers?: Readonly<Record<string, string>>;
+  /**
+   * The ids of tasks that exist: it runs when all of them are done, and is cancelled if one of them fails or is
+   * cancelled.
+   */
+  after?: readonly string[];
+  /** It runs when the tasks of after have ended, however. */
+  afterAny?: boolean;
 }
 
 /** A task to add. */
@@ -104,6 +111,8 @@ function encodeOr(task: NewTask, ids: Ids): Encoded {
     text(2, value);
     w.join();
   }
+  for (const after of task.after ?? []) text(12, after);
+  if (task.afterAny) w.tag(13, WireType.Varint).bool(true);
   return { message: w.finish(), id, isOwn };
 }
 

@@ -11,8 +11,32 @@ lost, adds no second task. README.md is the manual.
 """
 
 from ._aio import AsyncClient
+from ._bulk_messages import (
+    BulkEvent,
+    BulkJob,
+    BulkKind,
+    BulkOrder,
+    BulkPreview,
+    BulkRefusal,
+    TaskValues,
+    where_ids,
+)
 from ._children import ChildrenAdded
 from ._client import Client
+from ._cluster_messages import (
+    LimitList,
+    NewSecret,
+    Node,
+    NodeList,
+    NodeStatus,
+    SilentNode,
+    Token,
+    Wait,
+    WaitHistory,
+    Worker,
+    WorkerList,
+)
+from ._document_messages import Document
 from ._errors import (
     AlreadyExists,
     BacklogFull,
@@ -34,7 +58,10 @@ from ._errors import (
     Unavailable,
     Unsupported,
 )  # fmt: skip
+from ._event_messages import Event, EventGap
+from ._log_messages import LogEntry, LogLine, MissingLines, RanElsewhere
 from ._messages import (
+    After,
     AppliedSchedule,
     Attempt,
     CancelledTree,
@@ -70,14 +97,38 @@ from ._messages import (
     Workflow,
     WorkflowStep,
 )  # fmt: skip
+from ._operation_messages import (
+    Alert,
+    Alerts,
+    AlertSilence,
+    AlertTest,
+    AppliedConfig,
+    ConfigChange,
+    ConfigList,
+    OrderingKey,
+    TaskType,
+    TypeList,
+    UnsentAlerts,
+)
 from ._requests import NewTask, Receipt
-from ._slice_messages import OpenSlice, Platform, PlatformStop, SliceChange, SliceSetting, SliceSource
+from ._slice_messages import (
+    AppliedPlatform,
+    OpenSlice,
+    Platform,
+    PlatformRow,
+    PlatformStop,
+    SliceChange,
+    SliceSetting,
+    SliceSource,
+)
 
 __all__ = [
-    "AlreadyExists", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "ChildrenAdded", "ChildrenClosed", "Client", "Closed", "Conflict",
-    "DeadlineExceeded", "Error", "ErrorKind", "ErrorKinds", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "LimitUse", "NewTask", "NotAllowed", "NotDone", "NotFound",
-    "OpenSlice", "Parent", "Platform", "PlatformStop", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
-    "ScheduleDefinition", "ScheduleFailure", "ScheduleFire", "SchedulePause", "SchedulesChanged", "ScheduleTask", "ScheduleTime", "SliceChange", "SliceSetting", "SliceSource", "Source",
-    "SourceLoss", "SourceMove", "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TaskEnded", "TooLarge", "TooManyChildren", "TreeTask", "Unavailable", "Unsupported", "Workflow",
-    "WorkflowStep",
+    "After", "Alert", "AlertSilence", "AlertTest", "Alerts", "AlreadyExists", "AppliedConfig", "AppliedPlatform", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "BulkEvent",
+    "BulkJob", "BulkKind", "BulkOrder", "BulkPreview", "BulkRefusal", "CancelledTree", "ChildSet", "ChildrenAdded", "ChildrenClosed", "Client", "Closed", "ConfigChange", "ConfigList",
+    "Conflict", "DeadlineExceeded", "Document", "Error", "ErrorKind", "ErrorKinds", "Event", "EventGap", "Internal", "Invalid", "Late", "Limit", "LimitList", "LimitSetting", "LimitUse",
+    "LogEntry", "LogLine", "MissingLines", "NewSecret", "NewTask", "Node", "NodeList", "NodeStatus", "NotAllowed", "NotDone", "NotFound", "OpenSlice", "OrderingKey", "Parent", "Platform",
+    "PlatformRow", "PlatformStop", "Progress", "RanElsewhere", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp", "ScheduleDefinition",
+    "ScheduleFailure", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "SchedulesChanged", "Signaled", "SilentNode", "SliceChange", "SliceSetting", "SliceSource", "Source",
+    "SourceLoss", "SourceMove", "SourcePartition", "SourcePause", "StateCount", "Task", "TaskEnded", "TaskType", "TaskValues", "Token", "TooLarge", "TooManyChildren", "TreeTask", "TypeList",
+    "Unavailable", "UnsentAlerts", "Unsupported", "Wait", "WaitHistory", "Worker", "WorkerList", "Workflow", "WorkflowStep", "where_ids",
 ]  # fmt: skip

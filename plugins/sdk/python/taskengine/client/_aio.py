@@ -10,11 +10,17 @@ from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequenc
 from typing import Any, Callable, TypeVar, overload
 
 from . import _calls
-from ._base import Base, Decorate, is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._base import Decorate, is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._bulk import AsyncBulk
 from ._calls import POLL, Call, NamedSchedule, Page
 from ._children import ChildrenAdded, adding, opening, submitting
+from ._cluster import AsyncCluster
+from ._cluster_messages import LimitList
+from ._documents import AsyncDocuments
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
+from ._events import AsyncEvents
 from ._flow import Submission
+from ._logs import AsyncLogs
 from ._messages import (
     AppliedSchedule,
     CancelledTree,
@@ -35,6 +41,7 @@ from ._messages import (
     Workflow,
 )  # fmt: skip
 from ._nodes import Node
+from ._operations import AsyncOperations
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
 from ._silent import Patience, Silence, answer_of, is_answer, probe
 from ._slices import AsyncSlices
@@ -82,7 +89,7 @@ class _Caller:
             self._landing.add(self.landed)
 
 
-class AsyncClient(AsyncSlices, Base):
+class AsyncClient(AsyncBulk, AsyncCluster, AsyncDocuments, AsyncOperations, AsyncSlices, AsyncEvents, AsyncLogs):
     """Adds tasks to nodes, waits for them and manages them, for coroutines of one event loop.
 
     A process that was forked cannot use a client that was used before the fork: calls raise Closed, and say so.
@@ -363,10 +370,11 @@ class AsyncClient(AsyncSlices, Base):
                 return
 
     async def count(
-        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), where: str = "", timeout: float | None = None
     ) -> Sequence[StateCount]:
-        """How many tasks there are, by state and type; those of zero are left out."""
-        return await self._call(_calls.count(states, types), timeout)
+        """How many tasks there are, by state and type; those of zero are left out. where is a filter, as in tasks. Raises
+        Invalid if it selects among more tasks than a node reads to count them."""
+        return await self._call(_calls.count(states, types, where), timeout)
 
     async def wait(self, id: Id, *, timeout: float | None = None) -> Task:
         """A task when it has ended: it is done, error, failed or cancelled. Waits until the timeout is
@@ -495,8 +503,8 @@ class AsyncClient(AsyncSlices, Base):
 
     # --- limits
 
-    async def limits(self, *, timeout: float | None = None) -> Sequence[Limit]:
-        """All limits as they are in force."""
+    async def limits(self, *, timeout: float | None = None) -> LimitList:
+        """All limits as they are in force, and the nodes that did not answer, of which the uses are missing."""
         return await self._call(_calls.limits(), timeout)
 
     async def limit(self, name: str, value: str = "", *, timeout: float | None = None) -> Limit:

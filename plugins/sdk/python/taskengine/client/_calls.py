@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Callable, Generic, Tuple, TypeVar, Union
 
 from .._wire import _encode_varint, _fields
+from ._cluster_messages import LimitList, SilentNode
 from ._codec import decode, encode, give_duration, integer, mapping, sized, text
 from ._errors import Error, Invalid
 from ._ids import Ids
@@ -260,8 +261,16 @@ def error_kinds(types: Iterable[str], where: str, limit: int) -> Call[ErrorKinds
 
 
 @_checked
-def count(states: Iterable[str], types: Iterable[str]) -> Call[Sequence[StateCount]]:
-    return Call("Count", _texts(1, states) + _texts(2, types), _read_all(StateCount, 1), True)
+def count(states: Iterable[str], types: Iterable[str], where: str) -> Call[Sequence[StateCount]]:
+    counts = _read_all(StateCount, 1)
+
+    def read(buf: bytes) -> Sequence[StateCount]:
+        if dict(_fields(buf)).get(4, 0):
+            why = "more tasks than a node reads may be selected: name states, a type or a time in where"
+            raise Invalid(why, "invalid_argument")
+        return counts(buf)
+
+    return Call("Count", _texts(1, states) + _texts(2, types) + text(3, where), read, True)
 
 
 @_checked
@@ -345,8 +354,9 @@ def retry_workflow(id: Id, from_step: str, version: int) -> Call[Workflow]:
 # --- limits
 
 
-def limits() -> Call[Sequence[Limit]]:
-    return Call("ListLimits", b"", _read_all(Limit, 1), True)
+def limits() -> Call[LimitList]:
+    found, silent = _read_all(Limit, 1), _read_all(SilentNode, 2)
+    return Call("ListLimits", b"", lambda buf: LimitList(found(buf), silent(buf)), True)
 
 
 @_checked

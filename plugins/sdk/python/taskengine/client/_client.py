@@ -8,11 +8,17 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, TypeVar, overload
 
 from . import _calls
-from ._base import Base, is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._base import is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._bulk import Bulk
 from ._calls import POLL, Call, NamedSchedule, Page
 from ._children import ChildrenAdded, adding, opening, submitting
+from ._cluster import Cluster
+from ._cluster_messages import LimitList
+from ._documents import Documents
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
+from ._events import Events
 from ._flow import Submission
+from ._logs import Logs
 from ._messages import (
     AppliedSchedule,
     CancelledTree,
@@ -32,6 +38,7 @@ from ._messages import (
     TreeTask,
     Workflow,
 )  # fmt: skip
+from ._operations import Operations
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
 from ._silent import attempt
 from ._slices import Slices
@@ -57,7 +64,7 @@ class _Latch:
         return self._landed.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
 
 
-class Client(Slices, Base):
+class Client(Bulk, Cluster, Documents, Operations, Slices, Events, Logs):
     """Adds tasks to nodes, waits for them and manages them. Any thread may call it.
 
     A process that was forked cannot use a client that was used before the fork: calls raise Closed, and say so.
@@ -265,10 +272,11 @@ class Client(Slices, Base):
                 return
 
     def count(
-        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), where: str = "", timeout: float | None = None
     ) -> Sequence[StateCount]:
-        """How many tasks there are, by state and type; those of zero are left out."""
-        return self._call(_calls.count(states, types), timeout)
+        """How many tasks there are, by state and type; those of zero are left out. where is a filter, as in tasks. Raises
+        Invalid if it selects among more tasks than a node reads to count them."""
+        return self._call(_calls.count(states, types, where), timeout)
 
     def wait(self, id: Id, *, timeout: float | None = None) -> Task:
         """A task when it has ended: it is done, error, failed or cancelled. Waits until the timeout is
@@ -397,8 +405,8 @@ class Client(Slices, Base):
 
     # --- limits
 
-    def limits(self, *, timeout: float | None = None) -> Sequence[Limit]:
-        """All limits as they are in force."""
+    def limits(self, *, timeout: float | None = None) -> LimitList:
+        """All limits as they are in force, and the nodes that did not answer, of which the uses are missing."""
         return self._call(_calls.limits(), timeout)
 
     def limit(self, name: str, value: str = "", *, timeout: float | None = None) -> Limit:

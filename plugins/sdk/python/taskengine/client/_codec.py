@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import struct
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple, TypeVar
@@ -68,11 +69,17 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _take_double(bits: int) -> float:
+    found: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return found
+
+
 TEXT = Kind("string", bytes.decode, str.encode, "")
 BYTES = Kind("bytes", bytes, bytes, b"")
 UINT32 = Kind("uint32", _same, _same, 0)
 UINT64 = Kind("uint64", _same, _same, 0)
 INT64 = Kind("int64", _signed, _same, 0)
+DOUBLE = Kind("double", _take_double, float, 0.0)
 BOOL = Kind("bool", bool, int, False)
 TIME = Kind("google.protobuf.Timestamp", _take_time, give_time, None)
 DURATION = Kind("google.protobuf.Duration", _take_duration, give_duration, None)
@@ -156,6 +163,8 @@ def _raw(f: Field, content: Any) -> bytes:
     given = f.kind.give(content)
     if isinstance(given, bytes):
         return sized(f.number, given)
+    if isinstance(given, float):
+        return double(f.number, given)
     return _encode_varint(f.number << 3) + _encode_varint(_checked(given))
 
 
@@ -171,6 +180,11 @@ def _checked(value: int) -> int:
 def integer(number: int, value: int) -> bytes:
     """A number, left out if it is 0."""
     return _encode_varint(number << 3) + _encode_varint(_checked(value)) if value else b""
+
+
+def double(number: int, value: float) -> bytes:
+    """A number with a fraction, left out if it is 0."""
+    return _encode_varint(number << 3 | 1) + struct.pack("<d", float(value)) if value else b""
 
 
 def sized(number: int, value: bytes) -> bytes:

@@ -29,7 +29,7 @@ class Invalid(Error):
 
 
 class NotFound(Error):
-    """There is no such task, limit, schedule or source."""
+    """There is no such task, document, limit, schedule or source."""
 
 
 class Conflict(Error):

@@ -49,6 +49,8 @@ class Attempt:
     outcome: str = one(4, TEXT)
     error: str = one(5, TEXT)
     node: str = one(6, TEXT)  # that ran it, by its name
+    by: str = one(7, TEXT)  # who has edited or erased the task
+    job: str = one(8, TEXT)  # the bulk job that has done so
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,17 @@ class ChildSet:
     awaits: int = one(6, UINT32)  # the task waits until so many have ended
     or_failed: bool = one(7, BOOL)  # likewise, or until one has failed or was cancelled
     open: bool = one(8, BOOL)  # the task waits until the last children are added
+
+
+@dataclass(frozen=True)
+class After:
+    """The tasks after which a task runs, and how many of them have ended. One in the state error has not."""
+
+    tasks: Sequence[str] = many(1, TEXT)  # their ids
+    done: int = one(2, UINT32)
+    failed: int = one(3, UINT32)
+    cancelled: int = one(4, UINT32)
+    any: bool = one(5, BOOL)  # the task runs when they have ended, however; only while it waits for them
 
 
 @dataclass(frozen=True)
@@ -119,6 +132,8 @@ class Task:
     kept_signals: Sequence[ReceivedSignal] = many(32, message(ReceivedSignal))  # not in lists
     parent: Parent | None = one(33, message(Parent))  # the task that learns of its end
     children: Sequence[ChildSet] = many(34, message(ChildSet))  # that it has added; not in lists
+    after: After | None = one(35, message(After))  # the tasks after which it runs; not in lists
+    followers: Sequence[str] = many(36, TEXT)  # the ids of the tasks that run after it; not in lists
 
     @property
     def has_ended(self) -> bool:
@@ -484,7 +499,7 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, ErrorKind, Reason, Rate, LimitSetting, LimitUse, Limit,
+    Progress, Attempt, ReceivedSignal, Parent, ChildSet, After, Task, TreeTask, WorkflowStep, Workflow, StateCount, ErrorKind, Reason, Rate, LimitSetting, LimitUse, Limit,
     ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, AppliedSchedule, ScheduleFailure, SchedulesChanged, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Union
@@ -35,7 +35,9 @@ class NewTask:
     those that were added before with the same one. priority is 0 (sooner) to 9 (later). It is not
     started before at, an aware datetime or Unix seconds, or before delay, seconds or a timedelta
     that begins when the node gets the request. It becomes an error if it has not begun by
-    expires_at. id is an id of the caller's own, so that the caller can submit it again later.
+    expires_at. after has the ids of tasks that exist: it runs when all of them are done, and is
+    cancelled if one of them fails or is cancelled; with after_any it runs when all have ended,
+    however. id is an id of the caller's own, so that the caller can submit it again later.
     """
 
     type: str
@@ -48,6 +50,8 @@ class NewTask:
     expires_at: Instant | None = None
     headers: Mapping[str, str] | None = None
     id: Id | None = None
+    after: Sequence[Id] = ()
+    after_any: bool = False
 
 
 class Receipt(NamedTuple):
@@ -124,6 +128,11 @@ def _encode(task: NewTask, ids: Ids) -> tuple[bytes, str, bool]:
         parts.append(sized(10, instant(task.expires_at)))
     if task.headers:
         parts.append(mapping(11, task.headers))
+    if isinstance(task.after, (str, bytes)):
+        raise TypeError("after is a text: give a list of ids")
+    parts += [sized(12, str(after).encode()) for after in task.after]
+    if task.after_any:
+        parts.append(b"\x68\x01")
     return b"".join(parts), task_id, is_own
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from .._wire import _fields
 from ._calls import Call, Page, _checked, _read, _read_all, _read_page
-from ._codec import decode, integer, mapping, sized, text
+from ._codec import decode, encode, integer, mapping, sized, text
 from ._requests import Instant, instant
-from ._slice_messages import Platform, SliceSource
+from ._slice_messages import AppliedPlatform, Platform, PlatformRow, SliceSource
 
 
 def _read_platform(buf: bytes) -> Platform | None:
@@ -48,15 +48,32 @@ def set_slices(source: str, platform: str, values: Mapping[str, str], by: str, r
 
 
 @_checked
-def change_platform(method: str, source: str, platform: str, by: str, reason: str) -> Call[Platform]:
-    """AddPlatform or RemovePlatform."""
-    return Call(method, _order(source, platform, by, reason, 3), _read(Platform), True)
+def add_platform(source: str, platform: str, values: Mapping[str, str], by: str, reason: str) -> Call[Platform]:
+    request = _order(source, platform, by, reason, 3) + mapping(5, values)
+    return Call("AddPlatform", request, _read(Platform), True)
 
 
 @_checked
-def change_slices(method: str, source: str, platform: str, by: str, reason: str) -> Call[Platform | None]:
+def remove_platform(source: str, platform: str, by: str, reason: str) -> Call[Platform]:
+    return Call("RemovePlatform", _order(source, platform, by, reason, 3), _read(Platform), True)
+
+
+@_checked
+def apply_platforms(
+    source: str, rows: Sequence[PlatformRow], dry_run: bool, by: str, reason: str
+) -> Call[Sequence[AppliedPlatform]]:
+    request = text(1, source) + b"".join(sized(2, encode(row)) for row in rows) + integer(3, dry_run)
+    request += text(4, by) + text(5, reason)
+    return Call("ApplyPlatforms", request, _read_all(AppliedPlatform, 1), True)
+
+
+@_checked
+def change_slices(
+    method: str, source: str, platform: str, prefix: str, by: str, reason: str
+) -> Call[Platform | None]:
     """PauseSlices or ResumeSlices."""
-    return Call(method, _order(source, platform, by, reason, 3), _read_platform, True)
+    request = _order(source, platform, by, reason, 3) + text(5, prefix)
+    return Call(method, request, _read_platform, True)
 
 
 @_checked
@@ -71,9 +88,9 @@ def reset_platform(
 
 @_checked
 def retry_slices(
-    source: str, platform: str, start: Instant | None, end: Instant | None, by: str, reason: str
+    source: str, platform: str, prefix: str, start: Instant | None, end: Instant | None, by: str, reason: str
 ) -> Call[Platform | None]:
-    request = _order(source, platform, by, reason, 5)
+    request = _order(source, platform, by, reason, 5) + text(7, prefix)
     if start is not None:
         request += sized(3, instant(start))
     if end is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ._codec import BOOL, DURATION, TEXT, TIME, UINT32, UINT64, many, message, one
+from ._codec import BOOL, DURATION, TEXT, TIME, UINT32, UINT64, many, message, one, optional, texts
 from ._messages import SourcePause
 
 
@@ -70,6 +70,7 @@ class SliceSource:
     values: Sequence[SliceSetting] = many(14, message(SliceSetting))  # that are set for it; not in lists
     history: Sequence[SliceChange] = many(15, message(SliceChange))  # the newest, the oldest first; not in lists
     only_on: str = one(16, TEXT)  # the node that has these values and platforms in a store of its own; "": all nodes do
+    version: int = one(17, UINT64)  # of its values: grows with each change of them, also by the configuration, and when the clock was set back
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,33 @@ class Platform:
     settings: Sequence[SliceSetting] = many(18, message(SliceSetting))  # in force, by name; not in lists
     slices: Sequence[OpenSlice] = many(19, message(OpenSlice))  # that have not ended; not in lists
     history: Sequence[SliceChange] = many(20, message(SliceChange))  # the newest, the oldest first; not in lists
+    version: int = one(21, UINT64)  # grows with each change of its own values, and when it is added or removed
+    own: Mapping[str, str] = texts(22)  # the values that were set for it while nodes ran, after its orders
+    configured: bool = one(23, BOOL)  # the configuration of the source names it
 
 
-MESSAGES: tuple[type[Any], ...] = (SliceSetting, SliceChange, OpenSlice, PlatformStop, SliceSource, Platform)
+@dataclass(frozen=True)
+class PlatformRow:
+    """How apply_platforms makes a platform."""
+
+    name: str = one(1, TEXT)
+    values: Mapping[str, str] = texts(2)  # of its own, as in set_slices
+    replace: bool = one(3, BOOL)  # values of its own that are not in values are unset
+    removed: bool = one(4, BOOL)  # it makes no slices; otherwise it is added if there is none, or if it was removed
+    if_version: int | None = optional(5, UINT64)  # the version that it must have, 0 if there must be none; None: any
+
+
+@dataclass(frozen=True)
+class AppliedPlatform:
+    """The effect of apply_platforms on one platform. Without an error, outcome is created, updated, removed or unchanged."""
+
+    name: str = one(1, TEXT)
+    outcome: str = one(2, TEXT)
+    version: int = one(3, UINT64)  # of the platform then; 0 if there is none, or its row was not applied
+    code: str = one(4, TEXT)  # such as aborted for another version; empty if the row was applied
+    error: str = one(5, TEXT)
+
+
+MESSAGES: tuple[type[Any], ...] = (
+    SliceSetting, SliceChange, OpenSlice, PlatformStop, SliceSource, Platform, PlatformRow, AppliedPlatform,
+)  # fmt: skip

@@ -88,6 +88,16 @@ const (
 	TaskServiceRescheduleProcedure = "/taskengine.v1.TaskService/Reschedule"
 	// TaskServiceSignalProcedure is the fully-qualified name of the TaskService's Signal RPC.
 	TaskServiceSignalProcedure = "/taskengine.v1.TaskService/Signal"
+	// TaskServiceGetDocumentProcedure is the fully-qualified name of the TaskService's GetDocument RPC.
+	TaskServiceGetDocumentProcedure = "/taskengine.v1.TaskService/GetDocument"
+	// TaskServiceListDocumentsProcedure is the fully-qualified name of the TaskService's ListDocuments
+	// RPC.
+	TaskServiceListDocumentsProcedure = "/taskengine.v1.TaskService/ListDocuments"
+	// TaskServiceSetDocumentProcedure is the fully-qualified name of the TaskService's SetDocument RPC.
+	TaskServiceSetDocumentProcedure = "/taskengine.v1.TaskService/SetDocument"
+	// TaskServiceDeleteDocumentProcedure is the fully-qualified name of the TaskService's
+	// DeleteDocument RPC.
+	TaskServiceDeleteDocumentProcedure = "/taskengine.v1.TaskService/DeleteDocument"
 	// TaskServiceListKeysProcedure is the fully-qualified name of the TaskService's ListKeys RPC.
 	TaskServiceListKeysProcedure = "/taskengine.v1.TaskService/ListKeys"
 	// TaskServiceGetKeyProcedure is the fully-qualified name of the TaskService's GetKey RPC.
@@ -110,6 +120,8 @@ const (
 	TaskServiceListNodesProcedure = "/taskengine.v1.TaskService/ListNodes"
 	// TaskServiceDrainNodeProcedure is the fully-qualified name of the TaskService's DrainNode RPC.
 	TaskServiceDrainNodeProcedure = "/taskengine.v1.TaskService/DrainNode"
+	// TaskServiceApplyConfigProcedure is the fully-qualified name of the TaskService's ApplyConfig RPC.
+	TaskServiceApplyConfigProcedure = "/taskengine.v1.TaskService/ApplyConfig"
 	// TaskServiceAddTokenProcedure is the fully-qualified name of the TaskService's AddToken RPC.
 	TaskServiceAddTokenProcedure = "/taskengine.v1.TaskService/AddToken"
 	// TaskServiceListTokensProcedure is the fully-qualified name of the TaskService's ListTokens RPC.
@@ -206,6 +218,9 @@ const (
 	TaskServiceSetSlicesProcedure = "/taskengine.v1.TaskService/SetSlices"
 	// TaskServiceAddPlatformProcedure is the fully-qualified name of the TaskService's AddPlatform RPC.
 	TaskServiceAddPlatformProcedure = "/taskengine.v1.TaskService/AddPlatform"
+	// TaskServiceApplyPlatformsProcedure is the fully-qualified name of the TaskService's
+	// ApplyPlatforms RPC.
+	TaskServiceApplyPlatformsProcedure = "/taskengine.v1.TaskService/ApplyPlatforms"
 	// TaskServiceRemovePlatformProcedure is the fully-qualified name of the TaskService's
 	// RemovePlatform RPC.
 	TaskServiceRemovePlatformProcedure = "/taskengine.v1.TaskService/RemovePlatform"
@@ -245,6 +260,8 @@ const (
 	TaskServiceSetBulkJobRateProcedure = "/taskengine.v1.TaskService/SetBulkJobRate"
 	// TaskServiceStopBulkJobProcedure is the fully-qualified name of the TaskService's StopBulkJob RPC.
 	TaskServiceStopBulkJobProcedure = "/taskengine.v1.TaskService/StopBulkJob"
+	// TaskServiceOverviewProcedure is the fully-qualified name of the TaskService's Overview RPC.
+	TaskServiceOverviewProcedure = "/taskengine.v1.TaskService/Overview"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -336,6 +353,16 @@ type TaskServiceClient interface {
 	// which it waits, and the changes of people, exactly one ends its wait. It answers not_found
 	// if there is no such task. With a request_id, it may be called again after any error.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
+	// GetDocument returns a document: a small state that tasks share. It answers not_found if there is none.
+	GetDocument(context.Context, *v1.GetDocumentRequest) (*v1.GetDocumentResponse, error)
+	// ListDocuments returns documents without their data, in the order of their keys.
+	ListDocuments(context.Context, *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error)
+	// SetDocument writes a document, and makes it if there is none. It answers aborted if the document
+	// has another version than the request names.
+	SetDocument(context.Context, *v1.SetDocumentRequest) (*v1.SetDocumentResponse, error)
+	// DeleteDocument removes a document. It answers not_found if there is none, and aborted if it has
+	// another version than the request names.
+	DeleteDocument(context.Context, *v1.DeleteDocumentRequest) (*v1.DeleteDocumentResponse, error)
 	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
 	// files reads every key between two that it returns.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
@@ -370,6 +397,9 @@ type TaskServiceClient interface {
 	// Has a node stop after its running tasks, as SIGTERM does. It answers at once. FAILED_PRECONDITION
 	// if several nodes have the name.
 	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
+	// ApplyConfig has the node read its configuration file again, as SIGHUP does, and returns the changes that it has applied and those
+	// that take a restart. An invalid file changes nothing, which the problem of the node says. FAILED_PRECONDITION if the node has no file.
+	ApplyConfig(context.Context, *v1.ApplyConfigRequest) (*v1.ApplyConfigResponse, error)
 	// AddToken makes a token, which every node of the cluster accepts within about a second. The response has its secret, which is
 	// kept nowhere: the cluster keeps its hash. Without an answer the token may have been made: RotateToken gives it another secret.
 	// If a valid token has the name, the code is already_exists. A token that expires makes none that is valid for longer.
@@ -400,15 +430,15 @@ type TaskServiceClient interface {
 	// Several changes in quick succession may make one response. The stream ends after its
 	// timeout, or when the node stops: call WatchLimits again.
 	WatchLimits(context.Context, *v1.WatchLimitsRequest) (*connect.ServerStreamForClient[v1.WatchLimitsResponse], error)
-	// Events sends changes of tasks that this node makes, as they come. The stream ends after a
-	// timeout: call it again with the newest cursor. GET /v1/events has the same as server-sent
-	// events, without a timeout.
+	// Events sends changes of tasks that the nodes make that share the store, as they come. The stream
+	// ends after a timeout: call it again with the newest cursor, at any of the nodes. GET /v1/events has the same
+	// as server-sent events, without a timeout.
 	Events(context.Context, *v1.EventsRequest) (*connect.ServerStreamForClient[v1.EventsResponse], error)
 	// WhyLimit says what a limit, as a whole or for one of its values, counts at the moment:
 	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
 	// start.
 	WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error)
-	// ListAlerts returns the alerts that fire, those whose end is still to be told, the
+	// ListAlerts returns the alerts that fire, those that ended without a notification so far, the
 	// silences, and the notifications that no target has accepted yet: of all nodes that share
 	// the store.
 	ListAlerts(context.Context, *v1.ListAlertsRequest) (*v1.ListAlertsResponse, error)
@@ -416,7 +446,7 @@ type TaskServiceClient interface {
 	// configuration, once, and returns what became of it.
 	TestAlerts(context.Context, *v1.TestAlertsRequest) (*v1.TestAlertsResponse, error)
 	// SilenceAlerts keeps alerts out of notifications for a time, on all nodes and over
-	// restarts. That an alert is resolved is told all the same.
+	// restarts. The end of an alert is sent all the same.
 	SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error)
 	// UnsilenceAlerts ends a silence.
 	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
@@ -493,21 +523,24 @@ type TaskServiceClient interface {
 	// platform has carried it out when orders of GetPlatform is 0, and a source when orders of
 	// GetSliceSource is. The order, its author and its reason are kept in the history.
 	SetSlices(context.Context, *v1.SetSlicesRequest) (*v1.SetSlicesResponse, error)
-	// AddPlatform adds a platform to a source. One that was removed goes on at its cursor.
+	// AddPlatform adds a platform to a source, with values of its own. One that was removed goes on at its cursor.
 	AddPlatform(context.Context, *v1.AddPlatformRequest) (*v1.AddPlatformResponse, error)
+	// ApplyPlatforms adds, changes and removes many platforms of a source: each becomes like its row, and platforms without a row stay as
+	// they are. If a row cannot be, nothing is changed. Otherwise each row is applied by itself. A platform that is like its row already
+	// does not change, so the call may be repeated.
+	ApplyPlatforms(context.Context, *v1.ApplyPlatformsRequest) (*v1.ApplyPlatformsResponse, error)
 	// RemovePlatform stops a platform from making slices until it is added again. Its open slices
 	// go on, and its cursor is kept.
 	RemovePlatform(context.Context, *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error)
-	// PauseSlices stops one platform, or all platforms that a source has now, from making slices until
-	// ResumeSlices. Open slices go on.
+	// PauseSlices stops platforms from making slices until ResumeSlices: one platform, or all platforms of the source with a prefix, which may be
+	// empty. Open slices go on. Platforms that are added later are not paused.
 	PauseSlices(context.Context, *v1.PauseSlicesRequest) (*v1.PauseSlicesResponse, error)
-	// ResumeSlices ends the pause of one platform, or those of all platforms of a source. The slices of
-	// the pause are made then, the earliest first.
+	// ResumeSlices ends pauses, of the same platforms as PauseSlices. The slices of the pause are made then, the earliest first.
 	ResumeSlices(context.Context, *v1.ResumeSlicesRequest) (*v1.ResumeSlicesResponse, error)
 	// ResetPlatform moves the cursor of a platform: slices are made from there on, also of times that had
 	// slices before. It answers aborted if the cursor is not at from.
 	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
-	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
+	// RetrySlices runs failed slices again, of the same platforms as PauseSlices.
 	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
 	// SetTask changes the priority, the payload, the headers and the time of a task that is waiting, submitted or in error. Its state stays, and its
 	// history has the old values.
@@ -531,6 +564,9 @@ type TaskServiceClient interface {
 	SetBulkJobRate(context.Context, *v1.SetBulkJobRateRequest) (*v1.SetBulkJobRateResponse, error)
 	// StopBulkJob ends a bulk job. Tasks that it has changed stay so.
 	StopBulkJob(context.Context, *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error)
+	// Overview returns what the tasks of each type have done on each node in the last minute, how many there are, and points of the last ten
+	// minutes. It reads no task. Types that are not configured are counted together, for a token of all types.
+	Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -666,6 +702,30 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("Signal")),
 			connect.WithClientOptions(opts...),
 		),
+		getDocument: connect.NewClient[v1.GetDocumentRequest, v1.GetDocumentResponse](
+			httpClient,
+			baseURL+TaskServiceGetDocumentProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetDocument")),
+			connect.WithClientOptions(opts...),
+		),
+		listDocuments: connect.NewClient[v1.ListDocumentsRequest, v1.ListDocumentsResponse](
+			httpClient,
+			baseURL+TaskServiceListDocumentsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListDocuments")),
+			connect.WithClientOptions(opts...),
+		),
+		setDocument: connect.NewClient[v1.SetDocumentRequest, v1.SetDocumentResponse](
+			httpClient,
+			baseURL+TaskServiceSetDocumentProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SetDocument")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteDocument: connect.NewClient[v1.DeleteDocumentRequest, v1.DeleteDocumentResponse](
+			httpClient,
+			baseURL+TaskServiceDeleteDocumentProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("DeleteDocument")),
+			connect.WithClientOptions(opts...),
+		),
 		listKeys: connect.NewClient[v1.ListKeysRequest, v1.ListKeysResponse](
 			httpClient,
 			baseURL+TaskServiceListKeysProcedure,
@@ -730,6 +790,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceDrainNodeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
+			connect.WithClientOptions(opts...),
+		),
+		applyConfig: connect.NewClient[v1.ApplyConfigRequest, v1.ApplyConfigResponse](
+			httpClient,
+			baseURL+TaskServiceApplyConfigProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ApplyConfig")),
 			connect.WithClientOptions(opts...),
 		),
 		addToken: connect.NewClient[v1.AddTokenRequest, v1.AddTokenResponse](
@@ -966,6 +1032,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("AddPlatform")),
 			connect.WithClientOptions(opts...),
 		),
+		applyPlatforms: connect.NewClient[v1.ApplyPlatformsRequest, v1.ApplyPlatformsResponse](
+			httpClient,
+			baseURL+TaskServiceApplyPlatformsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ApplyPlatforms")),
+			connect.WithClientOptions(opts...),
+		),
 		removePlatform: connect.NewClient[v1.RemovePlatformRequest, v1.RemovePlatformResponse](
 			httpClient,
 			baseURL+TaskServiceRemovePlatformProcedure,
@@ -1056,6 +1128,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("StopBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
+		overview: connect.NewClient[v1.OverviewRequest, v1.OverviewResponse](
+			httpClient,
+			baseURL+TaskServiceOverviewProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Overview")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -1087,6 +1165,10 @@ type taskServiceClient struct {
 	fail               *connect.Client[v1.FailRequest, v1.FailResponse]
 	reschedule         *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
 	signal             *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	getDocument        *connect.Client[v1.GetDocumentRequest, v1.GetDocumentResponse]
+	listDocuments      *connect.Client[v1.ListDocumentsRequest, v1.ListDocumentsResponse]
+	setDocument        *connect.Client[v1.SetDocumentRequest, v1.SetDocumentResponse]
+	deleteDocument     *connect.Client[v1.DeleteDocumentRequest, v1.DeleteDocumentResponse]
 	listKeys           *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
 	getKey             *connect.Client[v1.GetKeyRequest, v1.GetKeyResponse]
 	resumeKey          *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
@@ -1098,6 +1180,7 @@ type taskServiceClient struct {
 	drainWorker        *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
 	listNodes          *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
 	drainNode          *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	applyConfig        *connect.Client[v1.ApplyConfigRequest, v1.ApplyConfigResponse]
 	addToken           *connect.Client[v1.AddTokenRequest, v1.AddTokenResponse]
 	listTokens         *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
 	revokeToken        *connect.Client[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
@@ -1137,6 +1220,7 @@ type taskServiceClient struct {
 	getPlatform        *connect.Client[v1.GetPlatformRequest, v1.GetPlatformResponse]
 	setSlices          *connect.Client[v1.SetSlicesRequest, v1.SetSlicesResponse]
 	addPlatform        *connect.Client[v1.AddPlatformRequest, v1.AddPlatformResponse]
+	applyPlatforms     *connect.Client[v1.ApplyPlatformsRequest, v1.ApplyPlatformsResponse]
 	removePlatform     *connect.Client[v1.RemovePlatformRequest, v1.RemovePlatformResponse]
 	pauseSlices        *connect.Client[v1.PauseSlicesRequest, v1.PauseSlicesResponse]
 	resumeSlices       *connect.Client[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse]
@@ -1152,6 +1236,7 @@ type taskServiceClient struct {
 	continueBulkJob    *connect.Client[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse]
 	setBulkJobRate     *connect.Client[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse]
 	stopBulkJob        *connect.Client[v1.StopBulkJobRequest, v1.StopBulkJobResponse]
+	overview           *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
 	version            *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
@@ -1327,6 +1412,42 @@ func (c *taskServiceClient) Signal(ctx context.Context, req *v1.SignalRequest) (
 	return nil, err
 }
 
+// GetDocument calls taskengine.v1.TaskService.GetDocument.
+func (c *taskServiceClient) GetDocument(ctx context.Context, req *v1.GetDocumentRequest) (*v1.GetDocumentResponse, error) {
+	response, err := c.getDocument.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListDocuments calls taskengine.v1.TaskService.ListDocuments.
+func (c *taskServiceClient) ListDocuments(ctx context.Context, req *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error) {
+	response, err := c.listDocuments.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetDocument calls taskengine.v1.TaskService.SetDocument.
+func (c *taskServiceClient) SetDocument(ctx context.Context, req *v1.SetDocumentRequest) (*v1.SetDocumentResponse, error) {
+	response, err := c.setDocument.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteDocument calls taskengine.v1.TaskService.DeleteDocument.
+func (c *taskServiceClient) DeleteDocument(ctx context.Context, req *v1.DeleteDocumentRequest) (*v1.DeleteDocumentResponse, error) {
+	response, err := c.deleteDocument.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListKeys calls taskengine.v1.TaskService.ListKeys.
 func (c *taskServiceClient) ListKeys(ctx context.Context, req *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
 	response, err := c.listKeys.CallUnary(ctx, connect.NewRequest(req))
@@ -1420,6 +1541,15 @@ func (c *taskServiceClient) ListNodes(ctx context.Context, req *v1.ListNodesRequ
 // DrainNode calls taskengine.v1.TaskService.DrainNode.
 func (c *taskServiceClient) DrainNode(ctx context.Context, req *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
 	response, err := c.drainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ApplyConfig calls taskengine.v1.TaskService.ApplyConfig.
+func (c *taskServiceClient) ApplyConfig(ctx context.Context, req *v1.ApplyConfigRequest) (*v1.ApplyConfigResponse, error) {
+	response, err := c.applyConfig.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1769,6 +1899,15 @@ func (c *taskServiceClient) AddPlatform(ctx context.Context, req *v1.AddPlatform
 	return nil, err
 }
 
+// ApplyPlatforms calls taskengine.v1.TaskService.ApplyPlatforms.
+func (c *taskServiceClient) ApplyPlatforms(ctx context.Context, req *v1.ApplyPlatformsRequest) (*v1.ApplyPlatformsResponse, error) {
+	response, err := c.applyPlatforms.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // RemovePlatform calls taskengine.v1.TaskService.RemovePlatform.
 func (c *taskServiceClient) RemovePlatform(ctx context.Context, req *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error) {
 	response, err := c.removePlatform.CallUnary(ctx, connect.NewRequest(req))
@@ -1904,6 +2043,15 @@ func (c *taskServiceClient) StopBulkJob(ctx context.Context, req *v1.StopBulkJob
 	return nil, err
 }
 
+// Overview calls taskengine.v1.TaskService.Overview.
+func (c *taskServiceClient) Overview(ctx context.Context, req *v1.OverviewRequest) (*v1.OverviewResponse, error) {
+	response, err := c.overview.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -2000,6 +2148,16 @@ type TaskServiceHandler interface {
 	// which it waits, and the changes of people, exactly one ends its wait. It answers not_found
 	// if there is no such task. With a request_id, it may be called again after any error.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
+	// GetDocument returns a document: a small state that tasks share. It answers not_found if there is none.
+	GetDocument(context.Context, *v1.GetDocumentRequest) (*v1.GetDocumentResponse, error)
+	// ListDocuments returns documents without their data, in the order of their keys.
+	ListDocuments(context.Context, *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error)
+	// SetDocument writes a document, and makes it if there is none. It answers aborted if the document
+	// has another version than the request names.
+	SetDocument(context.Context, *v1.SetDocumentRequest) (*v1.SetDocumentResponse, error)
+	// DeleteDocument removes a document. It answers not_found if there is none, and aborted if it has
+	// another version than the request names.
+	DeleteDocument(context.Context, *v1.DeleteDocumentRequest) (*v1.DeleteDocumentResponse, error)
 	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
 	// files reads every key between two that it returns.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
@@ -2034,6 +2192,9 @@ type TaskServiceHandler interface {
 	// Has a node stop after its running tasks, as SIGTERM does. It answers at once. FAILED_PRECONDITION
 	// if several nodes have the name.
 	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
+	// ApplyConfig has the node read its configuration file again, as SIGHUP does, and returns the changes that it has applied and those
+	// that take a restart. An invalid file changes nothing, which the problem of the node says. FAILED_PRECONDITION if the node has no file.
+	ApplyConfig(context.Context, *v1.ApplyConfigRequest) (*v1.ApplyConfigResponse, error)
 	// AddToken makes a token, which every node of the cluster accepts within about a second. The response has its secret, which is
 	// kept nowhere: the cluster keeps its hash. Without an answer the token may have been made: RotateToken gives it another secret.
 	// If a valid token has the name, the code is already_exists. A token that expires makes none that is valid for longer.
@@ -2064,15 +2225,15 @@ type TaskServiceHandler interface {
 	// Several changes in quick succession may make one response. The stream ends after its
 	// timeout, or when the node stops: call WatchLimits again.
 	WatchLimits(context.Context, *v1.WatchLimitsRequest, *connect.ServerStream[v1.WatchLimitsResponse]) error
-	// Events sends changes of tasks that this node makes, as they come. The stream ends after a
-	// timeout: call it again with the newest cursor. GET /v1/events has the same as server-sent
-	// events, without a timeout.
+	// Events sends changes of tasks that the nodes make that share the store, as they come. The stream
+	// ends after a timeout: call it again with the newest cursor, at any of the nodes. GET /v1/events has the same
+	// as server-sent events, without a timeout.
 	Events(context.Context, *v1.EventsRequest, *connect.ServerStream[v1.EventsResponse]) error
 	// WhyLimit says what a limit, as a whole or for one of its values, counts at the moment:
 	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
 	// start.
 	WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error)
-	// ListAlerts returns the alerts that fire, those whose end is still to be told, the
+	// ListAlerts returns the alerts that fire, those that ended without a notification so far, the
 	// silences, and the notifications that no target has accepted yet: of all nodes that share
 	// the store.
 	ListAlerts(context.Context, *v1.ListAlertsRequest) (*v1.ListAlertsResponse, error)
@@ -2080,7 +2241,7 @@ type TaskServiceHandler interface {
 	// configuration, once, and returns what became of it.
 	TestAlerts(context.Context, *v1.TestAlertsRequest) (*v1.TestAlertsResponse, error)
 	// SilenceAlerts keeps alerts out of notifications for a time, on all nodes and over
-	// restarts. That an alert is resolved is told all the same.
+	// restarts. The end of an alert is sent all the same.
 	SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error)
 	// UnsilenceAlerts ends a silence.
 	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
@@ -2157,21 +2318,24 @@ type TaskServiceHandler interface {
 	// platform has carried it out when orders of GetPlatform is 0, and a source when orders of
 	// GetSliceSource is. The order, its author and its reason are kept in the history.
 	SetSlices(context.Context, *v1.SetSlicesRequest) (*v1.SetSlicesResponse, error)
-	// AddPlatform adds a platform to a source. One that was removed goes on at its cursor.
+	// AddPlatform adds a platform to a source, with values of its own. One that was removed goes on at its cursor.
 	AddPlatform(context.Context, *v1.AddPlatformRequest) (*v1.AddPlatformResponse, error)
+	// ApplyPlatforms adds, changes and removes many platforms of a source: each becomes like its row, and platforms without a row stay as
+	// they are. If a row cannot be, nothing is changed. Otherwise each row is applied by itself. A platform that is like its row already
+	// does not change, so the call may be repeated.
+	ApplyPlatforms(context.Context, *v1.ApplyPlatformsRequest) (*v1.ApplyPlatformsResponse, error)
 	// RemovePlatform stops a platform from making slices until it is added again. Its open slices
 	// go on, and its cursor is kept.
 	RemovePlatform(context.Context, *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error)
-	// PauseSlices stops one platform, or all platforms that a source has now, from making slices until
-	// ResumeSlices. Open slices go on.
+	// PauseSlices stops platforms from making slices until ResumeSlices: one platform, or all platforms of the source with a prefix, which may be
+	// empty. Open slices go on. Platforms that are added later are not paused.
 	PauseSlices(context.Context, *v1.PauseSlicesRequest) (*v1.PauseSlicesResponse, error)
-	// ResumeSlices ends the pause of one platform, or those of all platforms of a source. The slices of
-	// the pause are made then, the earliest first.
+	// ResumeSlices ends pauses, of the same platforms as PauseSlices. The slices of the pause are made then, the earliest first.
 	ResumeSlices(context.Context, *v1.ResumeSlicesRequest) (*v1.ResumeSlicesResponse, error)
 	// ResetPlatform moves the cursor of a platform: slices are made from there on, also of times that had
 	// slices before. It answers aborted if the cursor is not at from.
 	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
-	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
+	// RetrySlices runs failed slices again, of the same platforms as PauseSlices.
 	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
 	// SetTask changes the priority, the payload, the headers and the time of a task that is waiting, submitted or in error. Its state stays, and its
 	// history has the old values.
@@ -2195,6 +2359,9 @@ type TaskServiceHandler interface {
 	SetBulkJobRate(context.Context, *v1.SetBulkJobRateRequest) (*v1.SetBulkJobRateResponse, error)
 	// StopBulkJob ends a bulk job. Tasks that it has changed stay so.
 	StopBulkJob(context.Context, *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error)
+	// Overview returns what the tasks of each type have done on each node in the last minute, how many there are, and points of the last ten
+	// minutes. It reads no task. Types that are not configured are counted together, for a token of all types.
+	Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -2326,6 +2493,30 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceGetDocumentHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetDocumentProcedure,
+		svc.GetDocument,
+		connect.WithSchema(taskServiceMethods.ByName("GetDocument")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListDocumentsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListDocumentsProcedure,
+		svc.ListDocuments,
+		connect.WithSchema(taskServiceMethods.ByName("ListDocuments")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSetDocumentHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSetDocumentProcedure,
+		svc.SetDocument,
+		connect.WithSchema(taskServiceMethods.ByName("SetDocument")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceDeleteDocumentHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceDeleteDocumentProcedure,
+		svc.DeleteDocument,
+		connect.WithSchema(taskServiceMethods.ByName("DeleteDocument")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceListKeysHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListKeysProcedure,
 		svc.ListKeys,
@@ -2390,6 +2581,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceDrainNodeProcedure,
 		svc.DrainNode,
 		connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceApplyConfigHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceApplyConfigProcedure,
+		svc.ApplyConfig,
+		connect.WithSchema(taskServiceMethods.ByName("ApplyConfig")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceAddTokenHandler := connect.NewUnaryHandlerSimple(
@@ -2626,6 +2823,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("AddPlatform")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceApplyPlatformsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceApplyPlatformsProcedure,
+		svc.ApplyPlatforms,
+		connect.WithSchema(taskServiceMethods.ByName("ApplyPlatforms")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceRemovePlatformHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceRemovePlatformProcedure,
 		svc.RemovePlatform,
@@ -2716,6 +2919,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("StopBulkJob")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceOverviewHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceOverviewProcedure,
+		svc.Overview,
+		connect.WithSchema(taskServiceMethods.ByName("Overview")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -2764,6 +2973,14 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceRescheduleHandler.ServeHTTP(w, r)
 		case TaskServiceSignalProcedure:
 			taskServiceSignalHandler.ServeHTTP(w, r)
+		case TaskServiceGetDocumentProcedure:
+			taskServiceGetDocumentHandler.ServeHTTP(w, r)
+		case TaskServiceListDocumentsProcedure:
+			taskServiceListDocumentsHandler.ServeHTTP(w, r)
+		case TaskServiceSetDocumentProcedure:
+			taskServiceSetDocumentHandler.ServeHTTP(w, r)
+		case TaskServiceDeleteDocumentProcedure:
+			taskServiceDeleteDocumentHandler.ServeHTTP(w, r)
 		case TaskServiceListKeysProcedure:
 			taskServiceListKeysHandler.ServeHTTP(w, r)
 		case TaskServiceGetKeyProcedure:
@@ -2786,6 +3003,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceListNodesHandler.ServeHTTP(w, r)
 		case TaskServiceDrainNodeProcedure:
 			taskServiceDrainNodeHandler.ServeHTTP(w, r)
+		case TaskServiceApplyConfigProcedure:
+			taskServiceApplyConfigHandler.ServeHTTP(w, r)
 		case TaskServiceAddTokenProcedure:
 			taskServiceAddTokenHandler.ServeHTTP(w, r)
 		case TaskServiceListTokensProcedure:
@@ -2864,6 +3083,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceSetSlicesHandler.ServeHTTP(w, r)
 		case TaskServiceAddPlatformProcedure:
 			taskServiceAddPlatformHandler.ServeHTTP(w, r)
+		case TaskServiceApplyPlatformsProcedure:
+			taskServiceApplyPlatformsHandler.ServeHTTP(w, r)
 		case TaskServiceRemovePlatformProcedure:
 			taskServiceRemovePlatformHandler.ServeHTTP(w, r)
 		case TaskServicePauseSlicesProcedure:
@@ -2894,6 +3115,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceSetBulkJobRateHandler.ServeHTTP(w, r)
 		case TaskServiceStopBulkJobProcedure:
 			taskServiceStopBulkJobHandler.ServeHTTP(w, r)
+		case TaskServiceOverviewProcedure:
+			taskServiceOverviewHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -2985,6 +3208,22 @@ func (UnimplementedTaskServiceHandler) Signal(context.Context, *v1.SignalRequest
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Signal is not implemented"))
 }
 
+func (UnimplementedTaskServiceHandler) GetDocument(context.Context, *v1.GetDocumentRequest) (*v1.GetDocumentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetDocument is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListDocuments(context.Context, *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListDocuments is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SetDocument(context.Context, *v1.SetDocumentRequest) (*v1.SetDocumentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SetDocument is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) DeleteDocument(context.Context, *v1.DeleteDocumentRequest) (*v1.DeleteDocumentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DeleteDocument is not implemented"))
+}
+
 func (UnimplementedTaskServiceHandler) ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListKeys is not implemented"))
 }
@@ -3027,6 +3266,10 @@ func (UnimplementedTaskServiceHandler) ListNodes(context.Context, *v1.ListNodesR
 
 func (UnimplementedTaskServiceHandler) DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DrainNode is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ApplyConfig(context.Context, *v1.ApplyConfigRequest) (*v1.ApplyConfigResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ApplyConfig is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) AddToken(context.Context, *v1.AddTokenRequest) (*v1.AddTokenResponse, error) {
@@ -3185,6 +3428,10 @@ func (UnimplementedTaskServiceHandler) AddPlatform(context.Context, *v1.AddPlatf
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.AddPlatform is not implemented"))
 }
 
+func (UnimplementedTaskServiceHandler) ApplyPlatforms(context.Context, *v1.ApplyPlatformsRequest) (*v1.ApplyPlatformsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ApplyPlatforms is not implemented"))
+}
+
 func (UnimplementedTaskServiceHandler) RemovePlatform(context.Context, *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RemovePlatform is not implemented"))
 }
@@ -3243,6 +3490,10 @@ func (UnimplementedTaskServiceHandler) SetBulkJobRate(context.Context, *v1.SetBu
 
 func (UnimplementedTaskServiceHandler) StopBulkJob(context.Context, *v1.StopBulkJobRequest) (*v1.StopBulkJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.StopBulkJob is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Overview is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {

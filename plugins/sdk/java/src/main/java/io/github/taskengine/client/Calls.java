@@ -25,6 +25,27 @@ final class Calls {
     closed.countDown();
   }
 
+  /** The nodes of the client. */
+  Nodes nodes() {
+    return nodes;
+  }
+
+  /**
+   * Checks that the client is open.
+   *
+   * @throws ClosedException if it is not
+   */
+  void checkOpen() {
+    if (closed.getCount() == 0) {
+      throw CLOSED.exception();
+    }
+  }
+
+  /** Waits for so many nanoseconds, or until the client is closed. */
+  void rest(long nanos) throws InterruptedException {
+    closed.await(nanos, TimeUnit.NANOSECONDS);
+  }
+
   /**
    * Makes a call. If no node answers, it makes it again until its time is over: always if it is
    * repeatable, and otherwise while no node can have received it.
@@ -46,9 +67,7 @@ final class Calls {
       throws InterruptedException {
     Pause pauses = new Pause();
     while (true) {
-      if (closed.getCount() == 0) {
-        throw CLOSED.exception();
-      }
+      checkOpen();
       int size = request instanceof MessageLite message ? message.getSerializedSize() : 0;
       Patience patience =
           Patience.of(deadline.left(), size, nodes.hasOthers(), Patience.MOST_QUIET);
@@ -64,14 +83,12 @@ final class Calls {
           nodes.leave(node);
         }
       }
-      if (closed.getCount() == 0) {
-        throw CLOSED.exception();
-      }
+      checkOpen();
       long pause = pauses.next();
       if (!failure.mayRepeat() || node != null && !isRepeatable || deadline.left() <= pause) {
         throw failure.exception();
       }
-      closed.await(pause, TimeUnit.NANOSECONDS);
+      rest(pause);
     }
   }
 }

@@ -21,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * @param inherited what is set for patterns that match, and for the limit as a whole
  * @param used how many slots of it the tasks of this node take
  * @param held with the scope cluster: how many permits this node has
+ * @param uses of each node that answered and has the limit, the asked one first; only of {@link
+ *     Limits#list} in a cluster
  */
 public record Limit(
     String name,
@@ -37,9 +39,11 @@ public record Limit(
     @Nullable LimitSetting setting,
     List<LimitSetting> inherited,
     long used,
-    long held) {
+    long held,
+    List<LimitUse> uses) {
   /** Makes it, with copies of its lists. */
   public Limit {
+    uses = List.copyOf(uses);
     inherited = List.copyOf(inherited);
   }
 }

@@ -1,7 +1,6 @@
 package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
-import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /** Reads and changes limits: {@link TaskengineClient#limits}. */
@@ -17,12 +16,14 @@ public final class Limits {
   /**
    * All limits as they are in force.
    *
-   * @return by name and value
+   * @return the limits, and which nodes did not answer
    */
-  public List<Limit> list() {
+  public LimitList list() {
     Api.ListLimitsRequest request = Api.ListLimitsRequest.getDefaultInstance();
-    return Messages.all(
-        calls.make(Methods.LIST_LIMITS, request, true, timeout).getLimitsList(), Messages::limit);
+    Api.ListLimitsResponse answer = calls.make(Methods.LIST_LIMITS, request, true, timeout);
+    return new LimitList(
+        Messages.all(answer.getLimitsList(), Messages::limit),
+        Messages.all(answer.getSilentList(), ClusterMessages::silent));
   }
 
   /**

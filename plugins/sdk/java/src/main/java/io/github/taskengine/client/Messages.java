@@ -46,7 +46,13 @@ final class Messages {
         t.hasWokenSignal() ? signal(t.getWokenSignal()) : null,
         all(t.getKeptSignalsList(), Messages::signal),
         t.hasParent() ? parent(t.getParent()) : null,
-        all(t.getChildrenList(), Messages::children));
+        all(t.getChildrenList(), Messages::children),
+        t.hasAfter() ? after(t.getAfter()) : null,
+        t.getFollowersList());
+  }
+
+  private static After after(Api.After a) {
+    return new After(a.getTasksList(), a.getDone(), a.getFailed(), a.getCancelled(), a.getAny());
   }
 
   private static ReceivedSignal signal(Api.ReceivedSignal s) {
@@ -110,7 +116,9 @@ final class Messages {
         a.hasEndedAt() ? Times.instant(a.getEndedAt()) : null,
         a.getOutcome(),
         a.getError(),
-        a.getNode());
+        a.getNode(),
+        a.getBy(),
+        a.getJob());
   }
 
   private static Progress progress(Api.Progress p) {
@@ -179,7 +187,8 @@ final class Messages {
         l.hasSetting() ? setting(l.getSetting()) : null,
         all(l.getInheritedList(), Messages::setting),
         l.getUsed(),
-        l.getHeld());
+        l.getHeld(),
+        all(l.getUsesList(), u -> new LimitUse(u.getNode(), u.getUsed(), u.getHeld())));
   }
 
   private static LimitSetting setting(Api.LimitSetting s) {

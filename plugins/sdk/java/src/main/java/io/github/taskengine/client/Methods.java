@@ -24,6 +24,18 @@ final class Methods {
               ProtoUtils.marshaller(Api.SubmitStreamResponse.getDefaultInstance()))
           .build();
 
+  static final MethodDescriptor<Api.EventsRequest, Api.EventsResponse> EVENTS =
+      streaming(
+          "Events",
+          Api.EventsRequest.getDefaultInstance(),
+          Api.EventsResponse.getDefaultInstance());
+
+  static final MethodDescriptor<Api.TaskLogsRequest, Api.TaskLogsResponse> TASK_LOGS =
+      streaming(
+          "TaskLogs",
+          Api.TaskLogsRequest.getDefaultInstance(),
+          Api.TaskLogsResponse.getDefaultInstance());
+
   static final MethodDescriptor<Api.SubmitRequest, Api.SubmitResponse> SUBMIT =
       unary(
           "Submit",
@@ -229,8 +241,18 @@ final class Methods {
   /** A method with one request and one answer. */
   static <Q extends Message, A extends Message> MethodDescriptor<Q, A> unary(
       String name, Q request, A answer) {
+    return method(MethodType.UNARY, name, request, answer);
+  }
+
+  private static <Q extends Message, A extends Message> MethodDescriptor<Q, A> streaming(
+      String name, Q request, A answer) {
+    return method(MethodType.SERVER_STREAMING, name, request, answer);
+  }
+
+  private static <Q extends Message, A extends Message> MethodDescriptor<Q, A> method(
+      MethodType type, String name, Q request, A answer) {
     return MethodDescriptor.<Q, A>newBuilder()
-        .setType(MethodType.UNARY)
+        .setType(type)
         .setFullMethodName(SERVICE + name)
         .setRequestMarshaller(ProtoUtils.marshaller(request))
         .setResponseMarshaller(ProtoUtils.marshaller(answer))

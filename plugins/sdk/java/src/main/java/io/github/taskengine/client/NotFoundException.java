@@ -1,6 +1,6 @@
 package io.github.taskengine.client;
 
-/** There is no such task, limit, schedule or source. */
+/** There is no such task, document, limit, schedule or source. */
 public final class NotFoundException extends ClientException {
   private static final long serialVersionUID = 1L;
 

@@ -3,6 +3,7 @@ package io.github.taskengine.client;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,6 +29,9 @@ import org.jspecify.annotations.Nullable;
  * @param settings in force, by name; none before it has begun; not in lists
  * @param slices that have not ended, in the order in which they were made; not in lists
  * @param history the newest changes, the oldest first; not in lists
+ * @param version grows with each change of its own values, and when it is added or removed
+ * @param own the values that were set for it while nodes ran, after its orders
+ * @param configured whether the configuration of the source names it
  */
 public record Platform(
     String source,
@@ -49,11 +53,15 @@ public record Platform(
     String taskId,
     List<SliceSetting> settings,
     List<OpenSlice> slices,
-    List<SliceChange> history) {
-  /** Makes it, with copies of its lists. */
+    List<SliceChange> history,
+    long version,
+    Map<String, String> own,
+    boolean configured) {
+  /** Makes it, with copies of its lists and its map. */
   public Platform {
     settings = List.copyOf(settings);
     slices = List.copyOf(slices);
     history = List.copyOf(history);
+    own = Map.copyOf(own);
   }
 }

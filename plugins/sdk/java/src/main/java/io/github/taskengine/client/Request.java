@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
@@ -24,6 +25,9 @@ import org.jspecify.annotations.Nullable;
  * @param headers of the task
  * @param id of the caller's own, a UUID, so that the caller can submit the request again later;
  *     null has the client make one
+ * @param after ids of tasks that exist: it runs when all of them are done, and is cancelled if one
+ *     of them fails or is cancelled; empty for none
+ * @param afterAny it runs when the tasks of after have ended, however
  */
 public record Request(
     String type,
@@ -35,7 +39,9 @@ public record Request(
     @Nullable Duration delay,
     @Nullable Instant expiresAt,
     Map<String, String> headers,
-    @Nullable String id) {
+    @Nullable String id,
+    List<String> after,
+    boolean afterAny) {
   /** Checks and copies what is given. */
   public Request {
     Objects.requireNonNull(key, "key");
@@ -47,6 +53,7 @@ public record Request(
       throw new IllegalArgumentException("the priority is " + priority + ": give 0 to 9");
     }
     headers = Map.copyOf(headers);
+    after = List.copyOf(after);
   }
 
   /**
@@ -56,7 +63,8 @@ public record Request(
    * @return the request
    */
   public static Request of(String type) {
-    return new Request(type, null, "", "", null, null, null, null, Map.of(), null);
+    return new Request(
+        type, null, "", "", null, null, null, null, Map.of(), null, List.of(), false);
   }
 
   /**
@@ -68,7 +76,18 @@ public record Request(
    */
   public Request payload(@Nullable Object payload) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -79,7 +98,18 @@ public record Request(
    */
   public Request key(String key) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -90,7 +120,18 @@ public record Request(
    */
   public Request orderingKey(String orderingKey) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -101,7 +142,18 @@ public record Request(
    */
   public Request priority(int priority) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -112,7 +164,18 @@ public record Request(
    */
   public Request at(Instant at) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -123,7 +186,18 @@ public record Request(
    */
   public Request delay(Duration delay) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -134,7 +208,18 @@ public record Request(
    */
   public Request expiresAt(Instant expiresAt) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**
@@ -145,7 +230,63 @@ public record Request(
    */
   public Request headers(Map<String, String> headers) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
+  }
+
+  /**
+   * Has the task run when others, which exist, are done. If one of them fails or is cancelled, the
+   * task is cancelled.
+   *
+   * @param ids of the others
+   * @return the changed copy
+   */
+  public Request after(String... ids) {
+    return new Request(
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        List.of(ids),
+        false);
+  }
+
+  /**
+   * Has the task run when others, which exist, have ended, however.
+   *
+   * @param ids of the others
+   * @return the changed copy
+   */
+  public Request afterAny(String... ids) {
+    return new Request(
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        List.of(ids),
+        true);
   }
 
   /**
@@ -156,7 +297,18 @@ public record Request(
    */
   public Request id(String id) {
     return new Request(
-        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+        type,
+        payload,
+        key,
+        orderingKey,
+        priority,
+        at,
+        delay,
+        expiresAt,
+        headers,
+        id,
+        after,
+        afterAny);
   }
 
   /**

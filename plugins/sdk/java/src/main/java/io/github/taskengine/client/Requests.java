@@ -77,6 +77,10 @@ final class Requests {
     request
         .headers()
         .forEach((name, value) -> message.putHeaders(text(request, name), text(request, value)));
+    for (String after : request.after()) {
+      message.addAfter(text(request, after));
+    }
+    message.setAfterAny(request.afterAny());
     return message.build();
   }
 
@@ -170,6 +174,70 @@ final class Requests {
     return message.build();
   }
 
+  /**
+   * The message of an order of a bulk job.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.BulkOrder message(BulkOrder order) {
+    Api.BulkOrder.Builder message =
+        Api.BulkOrder.newBuilder()
+            .setVerb(order.verb())
+            .setWhere(order.where())
+            .addAllTypes(order.types())
+            .setReason(order.reason())
+            .setJob(order.job());
+    if (order.at() != null) {
+      message.setAt(Times.timestamp(order.at()));
+    }
+    if (order.delay() != null) {
+      message.setIn(Times.duration(order.delay()));
+    }
+    if (order.values() != null) {
+      message.setValues(message(order.values()));
+    }
+    return message.build();
+  }
+
+  /**
+   * The message of new values of a task.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.TaskValues message(TaskValues values) {
+    Api.TaskValues.Builder message =
+        Api.TaskValues.newBuilder()
+            .putAllHeaders(values.headers())
+            .addAllRemoveHeaders(values.removedHeaders());
+    if (values.priority() != null) {
+      message.setPriority(values.priority());
+    }
+    if (values.payload() != null) {
+      message.setPayload(payload(values, values.payload()));
+    }
+    return message.build();
+  }
+
+  /**
+   * The message of a write of a document.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.SetDocumentRequest message(String key, DocumentWrite write) {
+    Api.SetDocumentRequest.Builder message =
+        Api.SetDocumentRequest.newBuilder().setKey(text(write, key)).setBy(text(write, write.by()));
+    if (write.data() != null) {
+      message.setData(payload(write, write.data()));
+    }
+    if (write.ifVersion() != null) {
+      message.setIfVersion(write.ifVersion());
+    }
+    if (write.expiresAt() != null) {
+      message.setExpiresAt(Times.timestamp(write.expiresAt()));
+    }
+    return message.build();
+  }
+
   private ByteString json(Object of, Object value) {
     ByteString text = payload(of, value);
     if (!text.isValidUtf8()) {
@@ -214,6 +282,12 @@ final class Requests {
     }
     if (request instanceof WorkflowRequest workflow) {
       return ("a workflow " + start(workflow.name())).trim();
+    }
+    if (request instanceof TaskValues) {
+      return "new values of a task";
+    }
+    if (request instanceof DocumentWrite) {
+      return "a write of a document";
     }
     return "a task of type " + start(((Request) request).type());
   }

@@ -23,7 +23,8 @@ final class SliceMessages {
         s.getTaskId(),
         Messages.all(s.getValuesList(), SliceMessages::setting),
         Messages.all(s.getHistoryList(), SliceMessages::change),
-        s.getOnlyOn());
+        s.getOnlyOn(),
+        s.getVersion());
   }
 
   static Platform platform(Api.Platform p) {
@@ -47,7 +48,28 @@ final class SliceMessages {
         p.getTaskId(),
         Messages.all(p.getSettingsList(), SliceMessages::setting),
         Messages.all(p.getSlicesList(), SliceMessages::slice),
-        Messages.all(p.getHistoryList(), SliceMessages::change));
+        Messages.all(p.getHistoryList(), SliceMessages::change),
+        p.getVersion(),
+        p.getOwnMap(),
+        p.getConfigured());
+  }
+
+  static AppliedPlatform applied(Api.AppliedPlatform p) {
+    return new AppliedPlatform(
+        p.getName(), p.getOutcome(), p.getVersion(), p.getCode(), p.getError());
+  }
+
+  static Api.PlatformRow row(PlatformRow r) {
+    Api.PlatformRow.Builder row =
+        Api.PlatformRow.newBuilder()
+            .setName(r.name())
+            .putAllValues(r.values())
+            .setReplace(r.isReplaced())
+            .setRemoved(r.isRemoved());
+    if (r.ifVersion() != null) {
+      row.setIfVersion(r.ifVersion());
+    }
+    return row.build();
   }
 
   private static PlatformStop stop(Api.PlatformStop s) {

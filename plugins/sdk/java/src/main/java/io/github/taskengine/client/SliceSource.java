@@ -24,8 +24,9 @@ import org.jspecify.annotations.Nullable;
  * @param taskId of the task that is the source
  * @param values that are set for it, by name; not in lists
  * @param history the newest changes, the oldest first; not in lists
- * @param onlyOn the node that has these values and platforms in a store of its own; empty: all nodes
- *     have them
+ * @param onlyOn the node that has these values and platforms in a store of its own; empty: all
+ *     nodes have them
+ * @param version of its values: grows with each change of them, also by the configuration
  */
 public record SliceSource(
     String name,
@@ -43,7 +44,8 @@ public record SliceSource(
     String taskId,
     List<SliceSetting> values,
     List<SliceChange> history,
-    String onlyOn) {
+    String onlyOn,
+    long version) {
   /** Makes it, with copies of its lists. */
   public SliceSource {
     values = List.copyOf(values);

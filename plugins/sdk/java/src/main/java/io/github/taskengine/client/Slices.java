@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -123,15 +124,80 @@ public final class Slices {
    * @return the platform
    */
   public Platform add(String source, String platform, SliceOrder order) {
+    return add(source, platform, Map.of(), order);
+  }
+
+  /**
+   * Adds a platform to a source, or one again that was removed: it goes on at its cursor. Its first
+   * slice has the values.
+   *
+   * @param source its name
+   * @param platform its name
+   * @param values of its own, as in {@link #set}
+   * @param order who gives the order, and why
+   * @return the platform
+   */
+  public Platform add(
+      String source, String platform, Map<String, String> values, SliceOrder order) {
     Api.AddPlatformRequest request =
         Api.AddPlatformRequest.newBuilder()
             .setSource(source)
             .setPlatform(platform)
+            .putAllValues(values)
             .setBy(order.by())
             .setReason(order.reason())
             .build();
     return SliceMessages.platform(
         calls.make(SliceMethods.ADD_PLATFORM, request, true, timeout).getPlatform());
+  }
+
+  /**
+   * Adds, changes and removes platforms, 1000 with each call. Platforms without a row stay as they
+   * are. Each row is applied by itself. After an error the same call applies the rest.
+   *
+   * @param source its name
+   * @param rows how the platforms are to be
+   * @param order who gives the order, and why
+   * @return the effect on each, in their order
+   * @throws InvalidException if a row cannot be: none of its call is applied
+   */
+  public List<AppliedPlatform> apply(String source, List<PlatformRow> rows, SliceOrder order) {
+    return apply(
+        rows,
+        Api.ApplyPlatformsRequest.newBuilder()
+            .setSource(source)
+            .setBy(order.by())
+            .setReason(order.reason())
+            .build());
+  }
+
+  /**
+   * The effects that {@link #apply} would have. It changes nothing.
+   *
+   * @param source its name
+   * @param rows how the platforms are to be
+   * @return the effect on each, in their order
+   * @throws InvalidException if a row cannot be
+   */
+  public List<AppliedPlatform> preview(String source, List<PlatformRow> rows) {
+    return apply(
+        rows, Api.ApplyPlatformsRequest.newBuilder().setSource(source).setDryRun(true).build());
+  }
+
+  private List<AppliedPlatform> apply(List<PlatformRow> rows, Api.ApplyPlatformsRequest of) {
+    List<AppliedPlatform> done = new ArrayList<>();
+    for (int i = 0; i < rows.size(); i += PAGE) {
+      Api.ApplyPlatformsRequest.Builder request = of.toBuilder();
+      List<PlatformRow> part = rows.subList(i, Math.min(rows.size(), i + PAGE));
+      part.forEach(row -> request.addPlatforms(SliceMessages.row(row)));
+      done.addAll(
+          Messages.all(
+              calls
+                  .make(SliceMethods.APPLY_PLATFORMS, request.build(), true, timeout)
+                  .getPlatformsList(),
+              SliceMessages::applied));
+    }
+    return List.copyOf(done);
   }
 
   /**
@@ -241,20 +307,86 @@ public final class Slices {
       @Nullable Instant from,
       @Nullable Instant until,
       SliceOrder order) {
-    Api.RetrySlicesRequest.Builder request =
-        Api.RetrySlicesRequest.newBuilder()
+    Api.RetrySlicesResponse answer =
+        retry(
+            Api.RetrySlicesRequest.newBuilder().setSource(source).setPlatform(platform),
+            from,
+            until,
+            order);
+    return answer.hasPlatform() ? SliceMessages.platform(answer.getPlatform()) : null;
+  }
+
+  /**
+   * Stops platforms of a source from making slices until they are resumed.
+   *
+   * @param source its name
+   * @param prefix with which the names of the platforms begin
+   * @param order who gives the order, and why
+   */
+  public void pauseAll(String source, String prefix, SliceOrder order) {
+    Api.PauseSlicesRequest request =
+        Api.PauseSlicesRequest.newBuilder()
             .setSource(source)
-            .setPlatform(platform)
+            .setPrefix(prefix)
             .setBy(order.by())
-            .setReason(order.reason());
+            .setReason(order.reason())
+            .build();
+    calls.make(SliceMethods.PAUSE_SLICES, request, true, timeout);
+  }
+
+  /**
+   * Ends pauses of platforms of a source.
+   *
+   * @param source its name
+   * @param prefix with which the names of the platforms begin
+   * @param order who gives the order, and why
+   */
+  public void resumeAll(String source, String prefix, SliceOrder order) {
+    Api.ResumeSlicesRequest request =
+        Api.ResumeSlicesRequest.newBuilder()
+            .setSource(source)
+            .setPrefix(prefix)
+            .setBy(order.by())
+            .setReason(order.reason())
+            .build();
+    calls.make(SliceMethods.RESUME_SLICES, request, true, timeout);
+  }
+
+  /**
+   * Has the failed slices of platforms of a source run again: those with a part between from and
+   * until. The call is not repeated.
+   *
+   * @param source its name
+   * @param prefix with which the names of the platforms begin
+   * @param from null is no bound
+   * @param until null is no bound
+   * @param order who gives the order, and why
+   */
+  public void retryAll(
+      String source,
+      String prefix,
+      @Nullable Instant from,
+      @Nullable Instant until,
+      SliceOrder order) {
+    retry(
+        Api.RetrySlicesRequest.newBuilder().setSource(source).setPrefix(prefix),
+        from,
+        until,
+        order);
+  }
+
+  private Api.RetrySlicesResponse retry(
+      Api.RetrySlicesRequest.Builder request,
+      @Nullable Instant from,
+      @Nullable Instant until,
+      SliceOrder order) {
+    request.setBy(order.by()).setReason(order.reason());
     if (from != null) {
       request.setFrom(Times.timestamp(from));
     }
     if (until != null) {
       request.setUntil(Times.timestamp(until));
     }
-    Api.RetrySlicesResponse answer =
-        calls.make(SliceMethods.RETRY_SLICES, request.build(), false, timeout);
-    return answer.hasPlatform() ? SliceMessages.platform(answer.getPlatform()) : null;
+    return calls.make(SliceMethods.RETRY_SLICES, request.build(), false, timeout);
   }
 }

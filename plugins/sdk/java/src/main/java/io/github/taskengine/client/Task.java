@@ -46,6 +46,8 @@ import org.jspecify.annotations.Nullable;
  * @param keptSignals that came before it waited for them, the oldest first; empty in lists
  * @param parent the task that learns of its end; null if none does
  * @param children that it has added, by their names; empty in lists
+ * @param after the tasks after which it runs; null if there are none, and in lists
+ * @param followers the ids of the tasks that run after it; empty in lists
  */
 public record Task(
     String id,
@@ -79,7 +81,9 @@ public record Task(
     @Nullable ReceivedSignal wokenSignal,
     List<ReceivedSignal> keptSignals,
     @Nullable Parent parent,
-    List<ChildSet> children) {
+    List<ChildSet> children,
+    @Nullable After after,
+    List<String> followers) {
   /** Makes it, with copies of its lists. */
   public Task {
     headers = Map.copyOf(headers);
@@ -87,6 +91,7 @@ public record Task(
     awaits = List.copyOf(awaits);
     keptSignals = List.copyOf(keptSignals);
     children = List.copyOf(children);
+    followers = List.copyOf(followers);
   }
 
   /**

@@ -124,6 +124,90 @@ public final class TaskengineClient implements AutoCloseable {
     return new Workflows(core.calls, core.requests, timeout);
   }
 
+  /**
+   * The bulk jobs.
+   *
+   * @return what starts, follows and orders them
+   */
+  public BulkJobs bulkJobs() {
+    return new BulkJobs(core.calls, core.requests, timeout);
+  }
+
+  /**
+   * The documents.
+   *
+   * @return what reads and writes them
+   */
+  public Documents documents() {
+    return new Documents(core.calls, core.requests, timeout);
+  }
+
+  /**
+   * The nodes and their workers.
+   *
+   * @return what reads and drains them, and has nodes read their configurations again
+   */
+  public Cluster cluster() {
+    return new Cluster(core.calls, timeout);
+  }
+
+  /**
+   * The tokens of the cluster.
+   *
+   * @return what manages them
+   */
+  public Tokens tokens() {
+    return new Tokens(core.calls, timeout);
+  }
+
+  /**
+   * Begins to follow changes of tasks as they are made. Reading them has no timeout.
+   *
+   * @param filter for them
+   * @return the changes, to be closed
+   */
+  public Events events(EventFilter filter) {
+    return new Events(core.calls, filter, timeout);
+  }
+
+  /**
+   * Begins to read the lines that handlers have logged about a task. Reading them has no timeout.
+   *
+   * @param id of the task
+   * @param filter for the lines
+   * @return the lines, to be closed
+   */
+  public Logs logs(String id, LogFilter filter) {
+    return new Logs(core.calls, id, filter, timeout);
+  }
+
+  /**
+   * The types of tasks.
+   *
+   * @return what lists and pauses them
+   */
+  public TaskTypes types() {
+    return new TaskTypes(core.calls, timeout);
+  }
+
+  /**
+   * The ordering keys.
+   *
+   * @return what lists and orders them
+   */
+  public OrderingKeys orderingKeys() {
+    return new OrderingKeys(core.calls, timeout);
+  }
+
+  /**
+   * The alerts.
+   *
+   * @return what lists, silences and tests them
+   */
+  public Alerts alerts() {
+    return new Alerts(core.calls, timeout);
+  }
+
   private Trees trees() {
     return new Trees(core.calls, core.requests, timeout);
   }
@@ -392,17 +476,26 @@ public final class TaskengineClient implements AutoCloseable {
   /**
    * How many tasks there are, by state and type; those of zero are left out.
    *
-   * @param filter for tasks, whose key and where are ignored
+   * @param filter for tasks, whose key is ignored
    * @return the numbers
+   * @throws InvalidException if the filter's where selects among more tasks than a node reads to
+   *     count them
    */
   public List<StateCount> count(TaskFilter filter) {
     Api.CountRequest request =
         Api.CountRequest.newBuilder()
             .addAllStates(filter.states())
             .addAllTypes(filter.types())
+            .setWhere(filter.where())
             .build();
-    return Messages.all(
-        core.calls.make(Methods.COUNT, request, true, timeout).getCountsList(), Messages::count);
+    Api.CountResponse answer = core.calls.make(Methods.COUNT, request, true, timeout);
+    if (answer.getPartial()) {
+      throw new InvalidException(
+          "more tasks than a node reads may be selected: name states, a type or a time in where",
+          "invalid_argument",
+          "");
+    }
+    return Messages.all(answer.getCountsList(), Messages::count);
   }
 
   /**
@@ -503,6 +596,17 @@ public final class TaskengineClient implements AutoCloseable {
     Api.WhyRequest request = Api.WhyRequest.newBuilder().setId(id).build();
     return Messages.all(
         core.calls.make(Methods.WHY, request, true, timeout).getReasonsList(), Messages::reason);
+  }
+
+  /**
+   * How long a task has waited for what.
+   *
+   * @param id of the task
+   * @return the history
+   */
+  public WaitHistory waitHistory(String id) {
+    Api.WhyRequest request = Api.WhyRequest.newBuilder().setId(id).setHistory(true).build();
+    return ClusterMessages.waits(core.calls.make(Methods.WHY, request, true, timeout));
   }
 
   // --- changing tasks
@@ -644,5 +748,42 @@ public final class TaskengineClient implements AutoCloseable {
         Api.RescheduleRequest.newBuilder().setId(id).setVersion(version);
     return Messages.task(
         core.calls.make(Methods.RESCHEDULE, when.apply(request).build(), false, timeout).getTask());
+  }
+
+  /**
+   * Gives a task other values. It is waiting, submitted or in error, and stays so; its history has
+   * the old values.
+   *
+   * @param id of the task
+   * @param values of the task
+   * @param by who does so; may be empty
+   * @param version at which the task is to be changed; 0 is any
+   * @return the task after the change, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task set(String id, TaskValues values, String by, long version) {
+    Api.SetTaskRequest request =
+        Api.SetTaskRequest.newBuilder()
+            .setId(id)
+            .setValues(core.requests.message(values))
+            .setBy(by)
+            .setVersion(version)
+            .build();
+    return Messages.task(core.calls.make(BulkMethods.SET_TASK, request, false, timeout).getTask());
+  }
+
+  /**
+   * Removes a task that is done, has failed or was cancelled.
+   *
+   * @param id of the task
+   * @param version at which the task is to be removed; 0 is any
+   * @return the task as it was, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task delete(String id, long version) {
+    Api.DeleteTaskRequest request =
+        Api.DeleteTaskRequest.newBuilder().setId(id).setVersion(version).build();
+    return Messages.task(
+        core.calls.make(BulkMethods.DELETE_TASK, request, false, timeout).getTask());
   }
 }

@@ -33,11 +33,11 @@ final class Answers {
       }
       if (outcome instanceof Snooze snooze) {
         long delay = Codec.micros(snooze.delay());
-        finish.clearChildren().clearSignals(); // the next call will send them again
+        drop(finish); // the next call will send them again
         return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
       }
       if (outcome instanceof Ended) {
-        finish.clearChildren().clearSignals(); // they would go with a finish that is stored
+        drop(finish); // they would go with a finish that is stored
         return ended(finish);
       }
       Wire.Again.Builder message = null;
@@ -62,6 +62,11 @@ final class Answers {
     } catch (Throwable thrown) { // for example a value that cannot be encoded
       return failure(run, thrown);
     }
+  }
+
+  /** Removes what goes only with an attempt that has done its work. */
+  private static void drop(Wire.Finish.Builder finish) {
+    finish.clearChildren().clearSignals().clearDocuments();
   }
 
   static Wire.Finish refused(long runId, String why) {

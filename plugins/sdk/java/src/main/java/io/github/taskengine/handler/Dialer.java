@@ -252,9 +252,7 @@ final class Dialer {
       }
     }
     for (Run run : runs.running()) {
-      for (Wire.Check check : run.questions().open()) {
-        first.add(frame -> frame.check(check));
-      }
+      first.addAll(run.questions());
     }
     for (Wire.Finish finish : kept.unacknowledged()) {
       first.add(frame -> frame.finish(finish));

@@ -514,6 +514,16 @@ final class Flow implements StepTask {
   }
 
   @Override
+  public Document readDocument(String key) {
+    return task.readDocument(key);
+  }
+
+  @Override
+  public void writeDocument(DocumentWrite write) {
+    task.writeDocument(write);
+  }
+
+  @Override
   public Logger log() {
     return task.log();
   }

@@ -84,6 +84,11 @@ final class Frame {
     count(check.getSerializedSize());
   }
 
+  void read(Wire.ReadDocument read) {
+    frame.addReads(read);
+    count(read.getSerializedSize());
+  }
+
   private void count(int size) {
     messages++;
     bytes += size;

@@ -25,6 +25,8 @@ final class Run implements Task {
   private static final long PROGRESS_PAUSE = TimeUnit.MILLISECONDS.toNanos(100);
   private static final int MAX_MESSAGE_BYTES = 8 << 10;
   static final int MAX_CHECKPOINT_BYTES = 1 << 20;
+  static final int MAX_DOCUMENT_BYTES = 256 << 10;
+  static final int MAX_DOCUMENTS = 16;
 
   private final Wire.Run run;
   private final Codec codec;
@@ -44,11 +46,14 @@ final class Run implements Task {
   // Guarded by this.
   private final List<Wire.Child> added = new ArrayList<>(0);
   private final List<Wire.Signal> signals = new ArrayList<>(0);
-  private final Questions questions;
+  private final List<Wire.WriteDocument> documents = new ArrayList<>(0);
   private @Nullable PermanentException flaw; // why what was to be sent with the answer is not
   private final List<Saving> saving = new ArrayList<>(0); // oldest first
   private long checkpoints; // the number of the newest
   private boolean gone; // no answers to checkpoints come
+
+  private final Questions<Wire.Check, Wire.Checked> checks = new Questions<>();
+  private final Questions<Wire.ReadDocument, Wire.DocumentRead> reads = new Questions<>();
 
   // Owned by the event loop.
   private @Nullable Call call; // null while the run waits for others of its batch
@@ -62,7 +67,6 @@ final class Run implements Task {
     this.codec = codec;
     this.host = host;
     this.outbox = outbox;
-    questions = new Questions(run.getRunId());
     // No longer than nanoTime can tell apart.
     long left = Math.min(run.getTimeLeft(), Long.MAX_VALUE / 4000);
     due = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(left);
@@ -241,13 +245,32 @@ final class Run implements Task {
     tell(stored.getNumber(), why.isEmpty() ? "" : "the host has not stored the checkpoint: " + why);
   }
 
-  /** Ends the waits for answers to checkpoints and checks, and takes no more of them. */
+  /** Takes the answer of the host to a check. It is called on the event loop. */
+  void checked(Wire.Checked checked) {
+    checks.answered(checked.getNumber(), checked.getError(), checked);
+  }
+
+  /** Takes the answer of the host to a read of a document. It is called on the event loop. */
+  void read(Wire.DocumentRead read) {
+    reads.answered(read.getNumber(), read.getError(), read);
+  }
+
+  /** The questions that are to be sent again when a worker connects again. */
+  List<Frame.Part> questions() {
+    List<Frame.Part> again = new ArrayList<>();
+    checks.open().forEach(check -> again.add(frame -> frame.check(check)));
+    reads.open().forEach(read -> again.add(frame -> frame.read(read)));
+    return again;
+  }
+
+  /** Ends the waits for answers to checkpoints and questions, and takes no more of them. */
   void giveUp(String why) {
     synchronized (this) {
       gone = true;
     }
     tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: " + why);
-    questions.giveUp(why);
+    checks.giveUp(why);
+    reads.giveUp(why);
   }
 
   private void tell(long upTo, String why) {
@@ -411,11 +434,20 @@ final class Run implements Task {
     }
     List<Refusal> all = new ArrayList<>();
     if (fit > 0) {
-      all.addAll(
-          questions.ask(
-              set,
-              children.subList(0, fit),
-              check -> postUnlessAnswered(frame -> frame.check(check))));
+      List<Wire.Child> asked = children.subList(0, fit);
+      Wire.Checked answer =
+          checks.ask(
+              number ->
+                  Wire.Check.newBuilder()
+                      .setRunId(runId())
+                      .setNumber(number)
+                      .setSet(set)
+                      .addAllChildren(asked)
+                      .build(),
+              check -> postUnlessAnswered(frame -> frame.check(check)),
+              why ->
+                  new NotCheckedException("it is not known which tasks would be refused: " + why));
+      answer.getRefusalsList().forEach(refusal -> all.add(refusal(refusal)));
     }
     for (int i = fit; i < children.size(); i++) {
       String why =
@@ -426,9 +458,22 @@ final class Run implements Task {
     return all;
   }
 
-  /** What takes the answers of the host to checks. */
-  Questions questions() {
-    return questions;
+  private static Refusal refusal(Wire.Refusal refusal) {
+    Refusal.Reason reason =
+        switch (refusal.getReason()) {
+          case REASON_TOO_LARGE -> Refusal.Reason.TOO_LARGE;
+          case REASON_TOO_MANY -> Refusal.Reason.TOO_MANY;
+          case REASON_FORBIDDEN -> Refusal.Reason.FORBIDDEN;
+          case REASON_BACKLOG -> Refusal.Reason.BACKLOG;
+          case REASON_KEY_TAKEN -> Refusal.Reason.KEY_TAKEN;
+          case REASON_UNKNOWN_TYPE -> Refusal.Reason.UNKNOWN_TYPE;
+          default -> Refusal.Reason.INVALID;
+        };
+    return new Refusal(
+        refusal.getIndex(),
+        reason,
+        refusal.getMessage(),
+        refusal.getTaskId().isEmpty() ? null : uuid(refusal.getTaskId()));
   }
 
   private static String named(String name) {
@@ -469,6 +514,66 @@ final class Run implements Task {
     synchronized (this) {
       requireRunning("send a signal");
       signals.add(message.build());
+    }
+  }
+
+  @Override
+  public Document readDocument(String key) {
+    if (!host.serves(Host.DOCUMENTS)) {
+      throw new PermanentException("the host does not support documents", "unsupported");
+    }
+    if (over || stray) {
+      throw new NotReadException("the read of a document comes too late: the attempt is over");
+    }
+    String asked = Codec.valid("key of a document", key);
+    Wire.DocumentRead answer =
+        reads.ask(
+            number ->
+                Wire.ReadDocument.newBuilder()
+                    .setRunId(runId())
+                    .setNumber(number)
+                    .setKey(asked)
+                    .build(),
+            read -> postUnlessAnswered(frame -> frame.read(read)),
+            why -> new NotReadException("the document \"" + key + "\" was not read: " + why));
+    return new Document(
+        key,
+        answer.getData().toByteArray(),
+        answer.getVersion(),
+        instant(answer.getCreatedAt()),
+        instant(answer.getUpdatedAt()),
+        instant(answer.getExpiresAt()));
+  }
+
+  private static @Nullable Instant instant(long micros) {
+    return micros == 0 ? null : Instant.EPOCH.plus(micros, ChronoUnit.MICROS);
+  }
+
+  @Override
+  public void writeDocument(DocumentWrite write) {
+    requireFeature(Host.DOCUMENTS, "writes documents with the end of its attempt");
+    ByteString data = codec.bytes(write.data(), "a document");
+    if (data.size() > MAX_DOCUMENT_BYTES) {
+      throw new IllegalArgumentException(
+          "the document has " + data.size() + " bytes, of " + MAX_DOCUMENT_BYTES + " allowed");
+    }
+    Wire.WriteDocument.Builder message =
+        Wire.WriteDocument.newBuilder()
+            .setKey(Codec.valid("key of a document", write.key()))
+            .setData(data)
+            .setDelete(write.isDeleted());
+    if (write.ifVersion() != null) {
+      message.setReplaces(write.ifVersion());
+    }
+    if (write.expiresAt() != null) {
+      message.setExpiresAt(Codec.micros(write.expiresAt()));
+    }
+    synchronized (this) {
+      requireRunning("write a document");
+      if (documents.size() == MAX_DOCUMENTS) {
+        throw new IllegalStateException("an answer writes at most " + MAX_DOCUMENTS + " documents");
+      }
+      documents.add(message.build());
     }
   }
 
@@ -605,10 +710,11 @@ final class Run implements Task {
     Wire.Finish.Builder finish = Wire.Finish.newBuilder().setRunId(runId());
     synchronized (this) {
       over = true;
-      finish.addAllChildren(added).addAllSignals(signals);
+      finish.addAllChildren(added).addAllSignals(signals).addAllDocuments(documents);
     }
     tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: the handler has returned");
-    questions.giveUp("the handler has returned");
+    checks.giveUp("the handler has returned");
+    reads.giveUp("the handler has returned");
     return finish;
   }
 

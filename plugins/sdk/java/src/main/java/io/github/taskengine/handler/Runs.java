@@ -76,7 +76,13 @@ final class Runs {
     for (Wire.Checked checked : frame.getCheckedList()) {
       Run run = running.get(checked.getRunId());
       if (run != null) {
-        run.questions().answered(checked);
+        run.checked(checked);
+      }
+    }
+    for (Wire.DocumentRead read : frame.getDocumentsList()) {
+      Run run = running.get(read.getRunId());
+      if (run != null) {
+        run.read(read);
       }
     }
     if (frame.hasDrain() || occupied() >= slots) { // no further task can join a batch

@@ -236,6 +236,30 @@ public interface Task {
   void sendSignal(Signal signal);
 
   /**
+   * Reads a document, a small state that tasks share.
+   *
+   * @param key of the document
+   * @return the document; its version is 0 if there is none
+   * @throws NotReadException if the host cannot read it
+   * @throws PermanentException of class {@code unsupported} if the host never does
+   */
+  default Document readDocument(String key) {
+    return new Document(key, new byte[0], 0, null, null, null);
+  }
+
+  /**
+   * Writes a document if this task succeeds, runs again or waits: {@code
+   * task.writeDocument(stock.write(left - 1))}. If the document has another version than the write
+   * names, nothing of this answer is stored, the attempt does not count, and the task runs again
+   * soon.
+   *
+   * @param write of the document
+   * @throws PermanentException of class {@code unsupported} if the host does not support documents:
+   *     the task fails then, also if that is caught
+   */
+  void writeDocument(DocumentWrite write);
+
+  /**
    * A logger for this task: the host gets each line with its level and its key-value pairs, as in
    * {@code task.log().atInfo().addKeyValue("order", 7).log("charged")}.
    *

@@ -184,11 +184,23 @@ class ClientTest {
   }
 
   @Test
+  void aTaskSaysAfterWhichTasksItRuns() {
+    String type = "idle-" + UUID.randomUUID();
+    String first = client.submit(Request.of(type)).id();
+    String next = client.submit(Request.of(type).after(first)).id();
+    assertEquals(new After(List.of(first), 0, 0, 0, false), client.get(next).after());
+    assertEquals(List.of(next), client.get(first).followers());
+    assertNull(client.get(first).after());
+  }
+
+  @Test
   void limitsAreChanged() {
     String value = UUID.randomUUID().toString();
     Limits limits = client.limits();
+    LimitList all = limits.list();
+    assertEquals(List.of(), all.silent());
     List<String> names =
-        limits.list().stream().filter(l -> l.value().isEmpty()).map(Limit::name).toList();
+        all.limits().stream().filter(l -> l.value().isEmpty()).map(Limit::name).toList();
     assertTrue(names.contains("partner"), names.toString());
     Rate rate = Rate.of(20, Duration.ofSeconds(1));
     LimitChange change = LimitChange.none().value(value).by("eve");

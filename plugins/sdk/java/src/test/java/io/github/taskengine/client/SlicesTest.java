@@ -83,11 +83,9 @@ class SlicesTest {
     TaskFilter recent = TaskFilter.all().where("type=" + type + " since=1h");
     assertEquals(250, client.tasks(recent).count());
     InvalidException refused =
-        assertThrows(
-            InvalidException.class, () -> client.errorKinds(filter.where("error.knd=5")));
+        assertThrows(InvalidException.class, () -> client.errorKinds(filter.where("error.knd=5")));
     assertTrue(refused.getMessage().contains("column 1"), refused.getMessage());
-    assertThrows(
-        InvalidException.class, () -> client.tasks(TaskFilter.all().where("(")).toList());
+    assertThrows(InvalidException.class, () -> client.tasks(TaskFilter.all().where("(")).toList());
     assertThrows(IllegalArgumentException.class, () -> filter.limit(0));
   }
 
@@ -125,7 +123,8 @@ class SlicesTest {
           p ->
               p.orders() == 0
                   && p.history().stream()
-                      .anyMatch(h -> h.by().equals("unknown (says anna)") && h.what().equals(said)));
+                      .anyMatch(
+                          h -> h.by().equals("unknown (says anna)") && h.what().equals(said)));
     }
     assertNull(slices.set("shops", "", Map.of("lag", "10m"), why));
     assertNull(slices.pause("shops", "", why));
@@ -134,10 +133,11 @@ class SlicesTest {
     assertNull(slices.retry("shops", "", null, null, why));
     when("south", p -> p.paused() == null && p.orders() == 0);
     assertEquals(
-        List.of("north", "south"), slices.platforms("shops", "").map(Platform::name).toList());
+        List.of("north", "south"),
+        slices.platforms("shops", "").filter(p -> p.configured()).map(Platform::name).toList());
     assertEquals(List.of("south"), slices.platforms("shops", "s").map(Platform::name).toList());
     SliceSource source = slices.source("shops");
-    assertEquals(List.of("fetch", 2), List.of(source.type(), source.platformCount()));
+    assertEquals("fetch", source.type());
     assertTrue(source.values().contains(new SliceSetting("lag", "10m0s", "live")));
     assertEquals(List.of("shops"), slices.sources().stream().map(SliceSource::name).toList());
     assertThrows(NotFoundException.class, () -> slices.source("none"));
@@ -149,5 +149,48 @@ class SlicesTest {
     assertThrows(
         InvalidException.class,
         () -> slices.set("shops", "north", Map.of("interval", "often"), why));
+  }
+
+  @Test
+  void platformsAreChangedByListsAndPrefixes() throws Exception {
+    Slices slices = client.slices();
+    SliceOrder why = new SliceOrder("anna", UUID.randomUUID().toString());
+    String name = "west-" + UUID.randomUUID();
+    assertEquals(name, slices.add("shops", name, Map.of("interval", "3h"), why).name());
+    Platform west = when(name, p -> p.orders() == 0);
+    assertEquals(Map.of("interval", "3h0m0s"), west.own());
+    assertFalse(west.configured());
+    List<PlatformRow> rows =
+        List.of(
+            PlatformRow.of(name).values(Map.of("interval", "2h")).replaced(),
+            PlatformRow.of(name + "-2").ifVersion(0));
+    List<String> effects = List.of("updated", "created");
+    assertEquals(effects, outcomes(slices.preview("shops", rows)));
+    assertEquals(effects, outcomes(slices.apply("shops", rows, why)));
+    when(name, p -> p.orders() == 0 && p.own().equals(Map.of("interval", "2h0m0s")));
+    when(name + "-2", p -> p.orders() == 0);
+    slices.pauseAll("shops", "west-", why);
+    when(name, p -> p.paused() != null && p.orders() == 0);
+    SourcePause north = slices.platform("shops", "north").paused(); // another test may pause it
+    assertTrue(north == null || !north.reason().equals(why.reason()));
+    slices.resumeAll("shops", "west-", why);
+    slices.retryAll("shops", "west-", null, null, why);
+    when(name, p -> p.paused() == null && p.orders() == 0);
+    List<AppliedPlatform> gone =
+        slices.apply(
+            "shops",
+            List.of(
+                PlatformRow.of(name).removed(),
+                PlatformRow.of(name + "-2").removed().ifVersion(99)),
+            why);
+    assertEquals(List.of("removed", ""), outcomes(gone));
+    assertEquals("aborted", gone.get(1).code());
+    assertEquals(name + "-2", slices.remove("shops", name + "-2", why).name());
+    List<PlatformRow> wrong = List.of(PlatformRow.of("a/b"));
+    assertThrows(InvalidException.class, () -> slices.apply("shops", wrong, why));
+  }
+
+  private static List<String> outcomes(List<AppliedPlatform> applied) {
+    return applied.stream().map(AppliedPlatform::outcome).toList();
   }
 }

@@ -24,11 +24,13 @@ final class TestNode implements AutoCloseable {
       """
       node: {log: {format: json}}
       storage: {driver: pebble, path: %s}
-      api: {listen: "%s", socket: "%s"}
+      api: {listen: "%s", socket: "%s"%s}
       admin: {listen: "127.0.0.1:0"}
       handlers:
         echo: {exec: [cat]}
         fail: {exec: ["false"]}
+        talk: {exec: [sh, -c, "echo one >&2; echo two >&2"]}
+        twice: {exec: [sh, -c, "echo one >&2; echo two >&2; exit 1"]}
       types:
         echo: {handler: echo}
         fail: {handler: fail, retry: {max: 1}}
@@ -37,11 +39,16 @@ final class TestNode implements AutoCloseable {
         prompt: {handler: echo, max_lateness: 10s}
         limited: {handler: echo, limits: [partner]}
         fetch: {handler: fail}
+        talk: {handler: talk}
+        twice: {handler: twice, retry: {max: 2}}
         brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
       workflows:
         say: {steps: {say: {type: echo, payload: {$input: ""}}}, output: {$result: say}}
       limits:
         partner: {max: 2, per: key}
+      alerts:
+        targets: {hook: {webhook: {url: "http://127.0.0.1:1"}}}
+        rules: {late: {when: queue_age, match: never, older_than: 1h}}
       kafka: {main: {brokers: ["127.0.0.1:1"]}}
       sources:
         orders: {kafka: {topics: [orders]}, type: echo}
@@ -53,6 +60,8 @@ final class TestNode implements AutoCloseable {
 
   private final Path directory = Files.createTempDirectory("te-");
   private String address;
+  private String access = ""; // settings of the API
+  private String token = "";
   private Process process;
 
   TestNode() throws Exception {
@@ -64,8 +73,37 @@ final class TestNode implements AutoCloseable {
     start();
   }
 
+  /** A node whose clients need tokens. */
+  static TestNode guarded() throws Exception {
+    TestNode node = new TestNode();
+    node.stop();
+    String file = node.directory.resolve("tokens.json").toString();
+    Process create =
+        new ProcessBuilder(
+                System.getenv(PROGRAM),
+                "token",
+                "create",
+                "boss",
+                "--role",
+                "admin",
+                "--file",
+                file)
+            .redirectError(ProcessBuilder.Redirect.INHERIT)
+            .start();
+    node.token = new String(create.getInputStream().readAllBytes()).trim();
+    create.waitFor();
+    node.access = ", tokens: \"" + file + "\"";
+    node.start();
+    return node;
+  }
+
   String address() {
     return address;
+  }
+
+  /** Of a guarded node: a token that may do everything. */
+  String token() {
+    return token;
   }
 
   /** The path of its socket. */
@@ -77,7 +115,8 @@ final class TestNode implements AutoCloseable {
   void start() throws Exception {
     Path config = directory.resolve("taskengine.yaml");
     Path log = directory.resolve("log");
-    Files.writeString(config, CONFIG.formatted(directory.resolve("data"), address, socket()));
+    Files.writeString(
+        config, CONFIG.formatted(directory.resolve("data"), address, socket(), access));
     process =
         new ProcessBuilder(System.getenv(PROGRAM), "run", "-c", config.toString())
             .redirectOutput(ProcessBuilder.Redirect.DISCARD)
@@ -103,6 +142,15 @@ final class TestNode implements AutoCloseable {
   void startAt(String address) throws Exception {
     this.address = address;
     start();
+  }
+
+  /** Waits until it has ended. */
+  void await() throws InterruptedException {
+    process.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+  }
+
+  boolean isRunning() {
+    return process.isAlive();
   }
 
   void kill() {

@@ -243,7 +243,8 @@ class TreesTest {
     for (int i = 0; i < 2; i++) {
       ChildrenAdded closed = client.closeChildren(opened.id(), 10_006, idle(2).count(6));
       assertEquals(new ChildrenAdded(10_008, false), closed);
-      assertEquals("done", client.within(PATIENCE).await(opened.id()).state()); // for the repetition
+      assertEquals(
+          "done", client.within(PATIENCE).await(opened.id()).state()); // for the repetition
     }
     client.cancelTree(opened.id(), "");
     Instant later = Instant.now().plusSeconds(3600);

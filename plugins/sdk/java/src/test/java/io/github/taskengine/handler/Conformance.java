@@ -50,6 +50,7 @@ final class Conformance {
         .on("family", Conformance::family)
         .on("signals", Conformance::signal)
         .on("check", Conformance::check)
+        .on("documents", Conformance::documents)
         .on("fan", Steps.of(1, Conformance::fan))
         .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
         .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
@@ -288,6 +289,41 @@ final class Conformance {
       one.put("message", refusal.message());
       one.put("id", refusal.id() == null ? "" : refusal.id().toString());
       told.add(one);
+    }
+    return told;
+  }
+
+  record Written(
+      String key,
+      @Nullable String data,
+      @Nullable Boolean delete,
+      @JsonProperty("expires_ms") @Nullable Long expires) {
+    DocumentWrite write() {
+      if (Boolean.TRUE.equals(delete)) {
+        return DocumentWrite.delete(key);
+      }
+      DocumentWrite write = DocumentWrite.of(key, data);
+      return expires == null ? write : write.expiresAt(Instant.ofEpochMilli(expires));
+    }
+  }
+
+  record Used(@Nullable String read, @Nullable String append, @Nullable List<Written> write) {}
+
+  private static Map<String, Object> documents(Task task) {
+    Used asked = task.json(Used.class);
+    Map<String, Object> told = new LinkedHashMap<>();
+    if (asked.read() != null) {
+      Document document = task.readDocument(asked.read());
+      Instant expires = document.expiresAt();
+      told.put("data", document.text());
+      told.put("version", String.valueOf(document.version()));
+      told.put("expires_ms", expires == null ? 0 : expires.toEpochMilli());
+      if (asked.append() != null) {
+        task.writeDocument(document.write(document.text() + asked.append()));
+      }
+    }
+    if (asked.write() != null) {
+      asked.write().forEach(written -> task.writeDocument(written.write()));
     }
     return told;
   }

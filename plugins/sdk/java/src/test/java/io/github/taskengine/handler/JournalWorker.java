@@ -54,7 +54,15 @@ final class JournalWorker {
             Thread.sleep(10);
           }
         };
+    Handler count =
+        task -> {
+          Document document = task.readDocument("count/a");
+          int before = document.version() == 0 ? 0 : Integer.parseInt(document.text());
+          task.writeDocument(document.write(before + 1));
+          return null;
+        };
     new Handlers()
+        .on("count", count)
         .on("shout", task -> task.text().toUpperCase(Locale.ROOT))
         .on("least", plain)
         .on("later", plain)

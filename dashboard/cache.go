@@ -1,0 +1,133 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/access"
+)
+
+const (
+	// leastFresh is for how long an answer is shared at least.
+	leastFresh = time.Second
+	// mostFresh is for how long it is shared at most.
+	mostFresh = 5 * time.Minute
+	// costFactor times the time that an answer took is for how long it is shared: so that pages which are refreshed take a small
+	// part of a core, however much the node has to read.
+	costFactor = 50
+	// maxCached is how many answers are kept.
+	maxCached = 256
+)
+
+// cache shares answers of the API between pages, which ask for the same again and again.
+type cache struct {
+	mu  sync.Mutex
+	all map[cacheKey]*cached // guarded by mu
+}
+
+// cacheKey is a question and the token that asked it.
+type cacheKey struct {
+	who  access.Hash // of the token: what it shows is for its owner
+	what string
+}
+
+// cached is an answer, or a request that is under way.
+type cached struct {
+	ready chan struct{} // closed when the fields below are set
+
+	value any
+	err   error
+	at    time.Time // when it was answered
+	until time.Time // until when it is shared
+}
+
+// init makes the cache empty.
+func (c *cache) init() { c.all = make(map[cacheKey]*cached) }
+
+// forget has every answer asked for again: something was changed.
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.init()
+}
+
+// answer is an answer of the API with its time.
+type answer[T any] struct {
+	Value T
+	At    time.Time // when the API was asked; zero: there is no answer yet
+}
+
+// shared returns the answer of ask, or an earlier one. If that takes longer than patience, it returns the one from before, or none,
+// and a later call gets the answer.
+func shared[T any](v *view, what string, patience time.Duration, ask func(ctx context.Context) (T, error)) (answer[T], error) {
+	c, key := &v.d.cache, cacheKey{access.HashOf(v.secret), what}
+	c.mu.Lock()
+	before := c.all[key]
+	one := before
+	if before == nil || before.isOver(v.now) {
+		one = &cached{ready: make(chan struct{})}
+		c.makeRoom(v.now)
+		c.all[key] = one
+		ctx := context.WithoutCancel(v.ctx)
+		go one.fill(ctx, func(ctx context.Context) (any, error) { return ask(ctx) })
+	}
+	c.mu.Unlock()
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	select {
+	case <-one.ready:
+	case <-wait.C:
+		if one = before; one == nil || !one.isReady() {
+			return answer[T]{}, nil
+		}
+	case <-v.ctx.Done():
+		return answer[T]{}, v.ctx.Err()
+	}
+	value, _ := one.value.(T)
+	return answer[T]{value, one.at}, one.err
+}
+
+// fill asks.
+func (one *cached) fill(ctx context.Context, ask func(ctx context.Context) (any, error)) {
+	defer close(one.ready)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	one.at = time.Now()
+	one.value, one.err = ask(ctx)
+	now := time.Now()
+	one.until = now.Add(min(max(leastFresh, costFactor*now.Sub(one.at)), mostFresh))
+	if one.err != nil {
+		one.until = now.Add(leastFresh)
+	}
+}
+
+func (one *cached) isReady() bool {
+	select {
+	case <-one.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// isOver reports whether an answer is too old.
+func (one *cached) isOver(now time.Time) bool { return one.isReady() && now.After(one.until) }
+
+// makeRoom removes old answers. The caller has locked c.mu.
+func (c *cache) makeRoom(now time.Time) {
+	for key, one := range c.all {
+		if len(c.all) < maxCached {
+			return
+		}
+		if one.isOver(now) {
+			delete(c.all, key)
+		}
+	}
+	for key := range c.all {
+		if len(c.all) < maxCached {
+			return
+		}
+		delete(c.all, key)
+	}
+}
