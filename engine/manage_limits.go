@@ -180,11 +180,11 @@ func (e errStaleLimit) Error() string { return string(e) }
 func (errStaleLimit) Is(target error) bool { return target == ErrStale }
 
 // WatchLimits calls fn with the settings of limits that hold on this node, sorted by limit and value,
-// at once and after every change, one call at a time, until ctx ends; then it returns nil. It returns
+// at once, also if ctx has ended, and after every change, one call at a time, until ctx ends; then it returns nil. It returns
 // [ErrClosed] when the engine has closed. fn may keep the slice, and must not change what it points
 // to.
 func (e *Engine) WatchLimits(ctx context.Context, fn func([]LimitSetting)) error {
-	for ctx.Err() == nil {
+	for {
 		view, changed := e.limits.get()
 		fn(slices.Clone(view.settings))
 		select {
@@ -193,8 +193,10 @@ func (e *Engine) WatchLimits(ctx context.Context, fn func([]LimitSetting)) error
 		case <-e.gone:
 			return ErrClosed
 		}
+		if ctx.Err() != nil {
+			return nil
+		}
 	}
-	return nil
 }
 
 // checkLimit returns an error if a setting is invalid.

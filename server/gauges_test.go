@@ -92,13 +92,14 @@ func loaded(t *testing.T) *node {
 	return n
 }
 
-// whenCounted returns the metrics of the node of loaded when it has counted its tasks, and holds permits and its roles.
+// whenCounted returns the metrics of the node of loaded when it has counted its tasks, also those of unhandled types, and holds
+// permits and its roles.
 func (n *node) whenCounted(t *testing.T) string {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		text, got := scrape(t, n)
 		holds := got[`taskengine_limit_permits_held{limit="partner"}`] >= 4 && got[`taskengine_role_held{role="cleaner"}`] == 1
-		if got["taskengine_tasks_counted_timestamp_seconds"] > 0 && holds {
+		if got["taskengine_tasks_counted_timestamp_seconds"] > 0 && got[`taskengine_tasks_unhandled{type="other"}`] > 0 && holds {
 			return text
 		}
 		if time.Since(begin) > time.Minute {

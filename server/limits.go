@@ -174,18 +174,19 @@ func (a *API) watchLimits(ctx context.Context, req *taskenginev1.WatchLimitsRequ
 	if err != nil {
 		return a.answer(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
+	until, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
+	send = rechecked(a, ctx, send)
 	var failed error
-	err = a.engine.WatchLimits(ctx, func([]engine.LimitSetting) {
-		if failed = a.sendLimits(ctx, rechecked(a, ctx, send)); failed != nil {
+	err = a.engine.WatchLimits(until, func([]engine.LimitSetting) {
+		if failed = a.sendLimits(ctx, send); failed != nil { // the first response does not depend on the timeout
 			cancel()
 		}
 	})
 	if failed != nil {
 		err = failed
 	}
-	if err != nil && !polled(ctx) {
+	if err != nil {
 		return a.answer(err)
 	}
 	return nil
