@@ -1,9 +1,9 @@
 // Package storage is the port between the engine and the stores that keep tasks. It speaks
 // package [task] and nothing else.
 //
-// storage.go has the interface of every store: [Store], with the verbs of [Tasks]. optional.go has the optional
-// interfaces: the engine and the commands test for them by a type
-// assertion, and do without. list.go has the queries of lists. batch.go has [Batch], and functions that commit one for stores that
+// storage.go has the interface of every store: [Store], with the verbs of [Tasks]. inspect.go, shared.go and
+// optional.go have the optional interfaces, for operators, for several nodes or databases, and all others: the engine and the
+// commands test for them by a type assertion, and do without. list.go has the queries of lists. batch.go has [Batch], and functions that commit one for stores that
 // make one verb at a time.
 //
 // A store decides nothing: [task.Change.Apply] defines the effect of a change on its row, and
