@@ -56,21 +56,34 @@ func (o Outcome) String() string {
 // defines its effect on a row.
 type Change struct {
 	Ref
-	To          State
+
+	// The small fields are side by side, because changes are copied often.
+	To      State
+	Count   Count   // the effect on the number of attempts
+	Outcome Outcome // how the running attempt ended; used only if the row is Processing
+	Leaves  bool    // a task that becomes an Error gives up its seat, so that those behind it run
+
+	// FreesKey has a task that has ended give up its Key, so that another task may have it. Nothing else of the
+	// row changes but its version. Such a change applies to a row with a Key that is Done, Failed or Cancelled. To
+	// is its state, and the change has no Payload and no Checkpoint.
+	FreesKey bool
+
+	// Due says that the engine makes the change because its node knows the row as ready or due. It applies to a row that
+	// is Submitted or Waiting and whose NextEventAt has come at At, and to the grab of any Submitted row. So a version that
+	// the store has lost, and then given to another state of the row, starts no task early, and none that has ended.
+	Due bool
+
 	At          time.Time      // when it was decided; becomes UpdatedAt of the row
 	NextEventAt time.Time      // when the engine has to act on the task next; zero is never, or when it expires
 	ReadyAt     time.Time      // the new ReadyAt, which is part of the Rank; zero keeps the old one
 	Owner       ID             // incarnation of the node that runs it; used only if To is Processing
 	Node        string         // the name of that node, as [NodeName] returns it; used likewise
-	Count       Count          // the effect on the number of attempts
-	Outcome     Outcome        // how the running attempt ended; used only if the row is Processing
 	Result      []byte         // of the handler; used only if the change Completes
 	Error       string         // becomes LastError unless it is empty
 	Group       *string        // the new Group; nil keeps the old one
 	Search      *[]SearchValue // the new Search; nil keeps the old one
 	Payload     *[]byte        // the new Payload; nil keeps the old one
 	Checkpoint  *[]byte        // the new checkpoint; nil keeps the old one, unless the change Completes
-	Leaves      bool           // a task that becomes an Error gives up its seat, so that those behind it run
 	Replace     *Replace       // the row takes the place of another request; nil for any other change
 	Put         *Put           // a person gives the row other values; nil for any other change
 	Mark        *Mark          // the history says that a person makes the change; nil if it does not
@@ -102,20 +115,10 @@ type Change struct {
 	// with a Key that is Processing, or Done and ended less than this ago.
 	Remember time.Duration
 
-	// FreesKey has a task that has ended give up its Key, so that another task may have it. Nothing else of the
-	// row changes but its version. Such a change applies to a row with a Key that is Done, Failed or Cancelled. To
-	// is its state, and the change has no Payload and no Checkpoint.
-	FreesKey bool
-
 	// By is the node of the attempt that the change ends: it applies to a row that is Processing with this Owner. The zero ID is
 	// any other change. It tells attempts apart that have the same version, one of which the store has lost, such
 	// as by a restore from a backup.
 	By ID
-
-	// Due says that the engine makes the change because its node knows the row as ready or due. It applies to a row that
-	// is Submitted or Waiting and whose NextEventAt has come at At, and to the grab of any Submitted row. So a version that
-	// the store has lost, and then given to another state of the row, starts no task early, and none that has ended.
-	Due bool
 
 	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
 	// that does not read rows before it changes them learns the ordering key by it.

@@ -36,17 +36,20 @@ const MaxErrorText = 2048
 type Task struct {
 	ID      ID
 	Version uint64 // 1 when inserted; every change adds 1
-	State   State
+
+	// The small fields are side by side, because a process has many rows in memory.
+	State     State
+	Priority  uint8  // HighestPriority..LowestPriority
+	Shard     uint16 // see ID.Shard and BoundShard; less than ShardCount
+	Turn      Turn   // whether it may run, by its ordering key. Only Change.Apply, Task.Create and stores write it
+	Inherits  bool   // as the head of its ordering key it runs with the highest priority among the tasks behind it
+	Boost     uint8  // by how much it runs before its Priority, see Task.Inherit. Written by the writers of Turn
+	Tombstone bool   // it is done, and its contents were removed: see Change.Remember. Only Change.Apply writes it
 
 	Type        string // selects the handler and the policies, see the configuration of types
-	Shard       uint16 // see ID.Shard and BoundShard; less than ShardCount
-	Priority    uint8  // HighestPriority..LowestPriority
 	Group       string // values of the keyed limits of the type, see GroupOf; "" if it has none
 	Key         string // unique per type, and per ordering key if it has one, while the row exists; "" if none
 	OrderingKey string // tasks that share it run one at a time; it decides the shard; "" if none
-	Turn        Turn   // whether it may run, by its ordering key. Only Change.Apply, Task.Create and stores write it
-	Inherits    bool   // as the head of its ordering key it runs with the highest priority among the tasks behind it
-	Boost       uint8  // by how much it runs before its Priority, see Task.Inherit. Written by the writers of Turn
 	Seq         uint64 // order of insertion, assigned by the store
 
 	Attempt uint32 // number of grabs since the count was last reset
@@ -64,7 +67,6 @@ type Task struct {
 	Headers   map[string]string // stored and returned unchanged, such as a trace context
 	Payload   []byte            // the handler's input; a store may leave it out, see package storage
 	Result    []byte            // of the handler
-	Tombstone bool              // it is done, and its contents were removed: see Change.Remember. Only Change.Apply writes it
 	LastError string            // why it is not done, at most MaxErrorText bytes
 	History   []Attempt         // attempts that began and did not finish the task, and changes by people, see [Outcome.ByPeople], oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
