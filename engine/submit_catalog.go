@@ -29,7 +29,7 @@ type catalog struct {
 	heaviest   map[string]heaviest           // by limit
 	isDivided  bool                          // several databases hold the tasks
 	leaves     bool                          // likewise, and requests of a transaction of one may leave for another
-	search     map[string][]filter.Attribute // by type
+	search     map[string][]filter.Attribute // by type; only types with some
 	ids        *task.IDs
 	isStale    atomic.Bool      // the store may have lost the rules of types
 	now        func() time.Time // Engine.Now
@@ -75,8 +75,12 @@ func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Tim
 	k.inForce.Store(newRuleBook(c.Policies, layouts, c.Values))
 	k.search = make(map[string][]filter.Attribute)
 	for name, p := range c.Policies.Types {
-		if k.search[name], err = by.attributesOf(name, p.Search); err != nil {
+		of, err := by.attributesOf(name, p.Search)
+		if err != nil {
 			return nil, err
+		}
+		if len(of) > 0 {
+			k.search[name] = of
 		}
 	}
 	return k, nil

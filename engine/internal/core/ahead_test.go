@@ -58,7 +58,8 @@ func (d *manyDue) batch() {
 	d.core.Tick(d.now)
 	d.core.Take(&r)
 	moves := 0
-	for _, s := range r.Saves {
+	for i := range r.Saves {
+		s := &r.Saves[i]
 		row := d.swap(s.Change)
 		if s.Moves() {
 			moves++

@@ -24,7 +24,7 @@ func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	phase, key := r.phase, r.is.Order
 	switch phase {
 	case running:
-		c.conclude(now, r, v)
+		c.conclude(now, r, &v)
 	case disowned:
 		c.stats.Stale++
 	}
@@ -61,20 +61,20 @@ func (c *Core) Concluded(now time.Time, ref task.Ref, v task.Verdict) (change ta
 	if !c.Counts(ref) {
 		return change, false
 	}
-	return c.concluded(now, c.runs[ref.ID], v).Change, true
+	return c.concluded(now, c.runs[ref.ID], &v).Change, true
 }
 
 // conclude saves the change that follows from the verdict v on the attempt of r.
-func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
+func (c *Core) conclude(now time.Time, r *run, v *task.Verdict) {
 	end := c.concluded(now, r, v)
-	c.save(r.kind.name, end.Change, end.Remove)
-	save := &c.ready.Saves[len(c.ready.Saves)-1]
+	save := c.newSave()
+	save.Change, save.Type, save.Remove = end.Change, r.kind.name, end.Remove
 	save.Follow = append(c.following(now, v), c.Reports(now, r.is.Parent, &end.Change)...)
 	c.document(now, save, v, &r.is, r.rules)
 }
 
 // document adds the writes of documents to the save of the end of an attempt with the verdict v.
-func (c *Core) document(now time.Time, save *Save, v task.Verdict, is *task.Running, rules *task.Rules) {
+func (c *Core) document(now time.Time, save *Save, v *task.Verdict, is *task.Running, rules *task.Rules) {
 	if v.Rerun == nil || v.Outcome != task.Completed || len(v.Rerun.Writes) == 0 {
 		return
 	}
@@ -84,7 +84,7 @@ func (c *Core) document(now time.Time, save *Save, v task.Verdict, is *task.Runn
 }
 
 // Conflicted answers a save with documents that was not made because of one of them. Another save follows.
-func (c *Core) Conflicted(s Save, why *task.DocumentConflict) {
+func (c *Core) Conflicted(s *Save, why *task.DocumentConflict) {
 	c.ready.Saves = append(c.ready.Saves, s.OnConflict(why))
 }
 
@@ -111,7 +111,7 @@ func (c *Core) Reports(now time.Time, parent *task.Parent, change *task.Change) 
 }
 
 // following returns the rows to insert with the end of an attempt with the verdict v.
-func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
+func (c *Core) following(now time.Time, v *task.Verdict) []*task.Task {
 	if v.Rerun == nil || v.Outcome != task.Completed {
 		return nil
 	}
@@ -122,9 +122,9 @@ func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
 }
 
 // concluded returns the conclusion from the verdict v on the attempt of r.
-func (c *Core) concluded(now time.Time, r *run, v task.Verdict) task.Conclusion {
+func (c *Core) concluded(now time.Time, r *run, v *task.Verdict) task.Conclusion {
 	r.is.Ref = r.ref
-	end := task.Conclude(now, &r.is, v, r.rules, c.config.Chance)
+	end := task.Conclude(now, &r.is, *v, r.rules, c.config.Chance)
 	if end.Slowed {
 		c.stats.Slowed++
 	}
@@ -136,15 +136,22 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) task.Conclusion 
 func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) Save {
 	is, rules := task.RunningOf(t), c.Rules(t.Type)
 	save := Save{Change: task.Conclude(now, &is, v, rules, c.config.Chance).Change, Type: t.Type}
-	save.Follow = append(c.following(now, v), c.Reports(now, t.Parent, &save.Change)...)
-	c.document(now, &save, v, &is, rules)
+	save.Follow = append(c.following(now, &v), c.Reports(now, t.Parent, &save.Change)...)
+	c.document(now, &save, &v, &is, rules)
 	return save
 }
 
 // save asks to make a change of a task of a type, and to delete the row with it if remove is set.
 func (c *Core) save(typ string, change task.Change, remove bool) {
+	save := c.newSave()
+	save.Change, save.Type, save.Remove = change, typ, remove
+}
+
+// newSave adds a save to fill. It is valid until the next one is added.
+func (c *Core) newSave() *Save {
 	c.saving++
-	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Type: typ, Remove: remove})
+	c.ready.Saves = append(c.ready.Saves, Save{})
+	return &c.ready.Saves[len(c.ready.Saves)-1]
 }
 
 // Saves returns the saves that were not taken yet. The caller must not change them.
@@ -152,7 +159,7 @@ func (c *Core) Saves() []Save { return c.ready.Saves }
 
 // Saved answers a save. t is the row as it is now. It is nil if the save was too late, because the
 // task was changed since.
-func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
+func (c *Core) Saved(now time.Time, s *Save, t *task.Task) {
 	c.saving--
 	if s.moves {
 		c.timers.movesTo(s.To).end(s.Ref)
@@ -195,7 +202,7 @@ func (c *Core) enforceTimeouts(now time.Time) {
 		}
 		r.phase, r.lingersTo = disowned, now
 		c.stats.Abandoned++
-		c.conclude(now, r, task.Verdict{Outcome: task.TimedOut, Error: errOverdue, Delay: -1})
+		c.conclude(now, r, &task.Verdict{Outcome: task.TimedOut, Error: errOverdue, Delay: -1})
 	}
 }
 

@@ -253,7 +253,7 @@ func (s *sim) absorb() {
 		s.later(func() {
 			row := s.swap(sv.Change)
 			if row == nil {
-				s.tell(func() { s.core.Saved(s.now, sv, nil) })
+				s.tell(func() { s.core.Saved(s.now, &sv, nil) })
 				return
 			}
 			for _, t := range sv.Follow {
@@ -263,7 +263,7 @@ func (s *sim) absorb() {
 				s.order = append(s.order, t.ID)
 			}
 			s.tell(func() {
-				s.core.Saved(s.now, sv, row)
+				s.core.Saved(s.now, &sv, row)
 				for _, t := range sv.Follow {
 					s.core.Inserted(s.now, t, true)
 				}

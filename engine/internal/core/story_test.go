@@ -377,7 +377,7 @@ func (s *story) saved(a args) error {
 			grabbed, h = s.swap(grab), nil
 		}
 	}
-	s.core.Saved(s.now, saves[0], t)
+	s.core.Saved(s.now, &saves[0], t)
 	if saves[0].Head != nil {
 		s.core.GrabbedHead(s.now, saves[0].ID, grabbed)
 	}

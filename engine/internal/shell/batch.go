@@ -135,9 +135,7 @@ func (b *Batch) Fill() {
 			d.Heads = append(d.Heads, storage.HeadGrab{After: i, Queue: h.Queue, Priority: h.Priority, Grab: h.Grab})
 		}
 	}
-	for _, g := range b.grabs {
-		d.Swap, d.Remove = append(d.Swap, g), append(d.Remove, false)
-	}
+	d.Swap, d.Remove = append(d.Swap, b.grabs...), append(d.Remove, make([]bool, len(b.grabs))...)
 	for _, ed := range b.edits {
 		if len(ed.Follow) > 0 {
 			d.Follow = append(append(d.Follow, make([][]*task.Task, len(d.Swap)-len(d.Follow))...), ed.Follow)

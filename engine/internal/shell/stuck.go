@@ -116,7 +116,7 @@ func (s *Shell) keepStuck(now time.Time, save core.Save, err error, isOutage boo
 		s.countStuck(now, k, 1)
 		s.core.Rests(now, save)
 	case !k.tried: // another save of the same version: one of them is enough
-		s.core.Saved(now, save, nil)
+		s.core.Saved(now, &save, nil)
 		return
 	case isOutage: // it may end at any moment
 		k.pause = min(2*k.pause, 2*firstPause)

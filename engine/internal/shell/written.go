@@ -27,7 +27,8 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	}
 	s.inserted(now, b, out.Inserted)
 	swapped := out.Swapped
-	for i, save := range b.saves {
+	for i := range b.saves {
+		save := &b.saves[i]
 		if why := out.ConflictOf(i); why != nil && swapped[i] == nil {
 			s.conflicted(now, save, why)
 			continue
@@ -39,8 +40,8 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	}
 	s.grabbedHeads(now, b, out.Grabbed)
 	swapped = swapped[len(b.saves):]
-	for i, g := range b.grabs {
-		s.grabbed(now, g.Ref, swapped[i])
+	for i := range b.grabs {
+		s.grabbed(now, b.grabs[i].Ref, swapped[i])
 	}
 	swapped = swapped[len(b.grabs):]
 	for i, ed := range b.edits {
@@ -145,7 +146,7 @@ func (s *Shell) grabbedHeads(now time.Time, b *Batch, heads []*task.Task) {
 }
 
 // saved passes the outcome of a save to the core.
-func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
+func (s *Shell) saved(now time.Time, save *core.Save, t *task.Task) {
 	if len(s.finishes) > 0 {
 		if s.finishes[save.Ref] != nil && t != nil && t.OrderingKey != "" { // the transaction may have done it
 			s.core.LookForHead(t.OrderingKey)
@@ -167,7 +168,7 @@ func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
 }
 
 // conflicted passes on to the core that a save was not made because of a document.
-func (s *Shell) conflicted(now time.Time, save core.Save, why *task.DocumentConflict) {
+func (s *Shell) conflicted(now time.Time, save *core.Save, why *task.DocumentConflict) {
 	if len(s.finishes) > 0 {
 		delete(s.finishes, save.Ref)
 	}

@@ -3,7 +3,6 @@ package kv
 import (
 	"bytes"
 	"maps"
-	"slices"
 
 	"github.com/taskengine/taskengine/task"
 )
@@ -34,8 +33,8 @@ func (s *state) putEntries() error {
 			}
 		}
 	}
-	for key := range slices.Chunk(s.is.search, searchKeySize) {
-		if err := s.rw.Put(key, nil); err != nil {
+	for keys := s.is.search; len(keys) > 0; keys = keys[searchKeySize:] {
+		if err := s.rw.Put(keys[:searchKeySize], nil); err != nil {
 			return err
 		}
 	}
@@ -61,8 +60,8 @@ func (s *state) dropEntries() error {
 			}
 		}
 	}
-	for key := range slices.Chunk(s.was.search, searchKeySize) {
-		if err := s.rw.DeleteOnce(key); err != nil {
+	for keys := s.was.search; len(keys) > 0; keys = keys[searchKeySize:] {
+		if err := s.rw.DeleteOnce(keys[:searchKeySize]); err != nil {
 			return err
 		}
 	}
@@ -73,18 +72,22 @@ func (s *state) dropEntries() error {
 // unchanged entry again: DeleteOnce depends on that. A ready entry always changes, since no change
 // of a Submitted row that is not Behind leaves it so.
 func (s *state) moveEntries() error {
-	for _, e := range [...]struct{ was, is *[]byte }{
-		{&s.was.seat, &s.is.seat}, {&s.was.due, &s.is.due}, {&s.was.kind, &s.is.kind}, {&s.was.failed, &s.is.failed},
-	} {
-		if bytes.Equal(*e.was, *e.is) {
-			*e.was, *e.is = (*e.was)[:0], (*e.is)[:0]
-		}
-	}
+	withoutEqual(&s.was.seat, &s.is.seat)
+	withoutEqual(&s.was.due, &s.is.due)
+	withoutEqual(&s.was.kind, &s.is.kind)
+	withoutEqual(&s.was.failed, &s.is.failed)
 	withoutCommon(&s.was.search, &s.is.search)
 	if err := s.dropEntries(); err != nil {
 		return err
 	}
 	return s.putEntries()
+}
+
+// withoutEqual removes a key that a row had and has.
+func withoutEqual(was, is *[]byte) {
+	if bytes.Equal(*was, *is) {
+		*was, *is = (*was)[:0], (*is)[:0]
+	}
 }
 
 // partPrefix returns the table of a part with a key of its own.
