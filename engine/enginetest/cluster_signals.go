@@ -58,7 +58,7 @@ func signalsOfKilled(c *cluster) {
 // killed, one after the other.
 func forestOfKilled(c *cluster) {
 	var last *peer
-	f := newForest(5, c.Errorf, func() *engine.Engine { return last.opened() })
+	f := newForest(5, c.Errorf, func() TreePeople { return last.opened() })
 	nodes := c.joinAll(4, types(20, untilDone, "tree"), map[string]handle{"tree": f.handle})
 	last = nodes[3]
 	ctx, stop := context.WithCancel(c.ctx)

@@ -65,14 +65,14 @@ type treeState struct {
 type forest struct {
 	seed    uint64
 	errorf  func(string, ...any)
-	engine  func() *engine.Engine // that people use
-	erred   sync.Map              // by id: it has been in error
+	people  func() TreePeople // the nodes, as people reach them
+	erred   sync.Map          // by id: it has been in error
 	mu      sync.Mutex
 	dropped map[string]bool // guarded by mu: for each signal that was not to be kept, whether it was taken
 }
 
-func newForest(seed uint64, errorf func(string, ...any), e func() *engine.Engine) *forest {
-	return &forest{seed: seed, errorf: errorf, engine: e, dropped: make(map[string]bool)}
+func newForest(seed uint64, errorf func(string, ...any), people func() TreePeople) *forest {
+	return &forest{seed: seed, errorf: errorf, people: people, dropped: make(map[string]bool)}
 }
 
 // drawTree draws a task with children to a depth.
@@ -229,7 +229,7 @@ func (f *forest) signals(ctx context.Context, to task.ID, extra int) {
 		}
 		took := false
 		for sent := 0; sent < 2; {
-			outcome, _, err := f.engine().Signal(ctx, s)
+			outcome, _, err := f.people().Signal(ctx, s)
 			if ctx.Err() != nil {
 				return
 			}
@@ -250,11 +250,10 @@ func (f *forest) signals(ctx context.Context, to task.ID, extra int) {
 	}
 }
 
-// people decides about tasks in error, and cancels those that are to be cancelled, until ctx ends.
-func (f *forest) people(ctx context.Context, store storage.Inspector) {
-	for wakeup(ctx, 5*time.Millisecond) {
-		page, err := store.List(ctx, storage.ListQuery{Filter: storage.Filter{Types: []string{"tree"}, States: []task.State{task.Error, task.Waiting}}, Limit: 1000, Scan: 100_000})
-		rows := page.Tasks
+// decides decides about tasks in error, and cancels those that are to be cancelled, until ctx ends. It looks for them each time that every has passed.
+func (f *forest) decides(ctx context.Context, every time.Duration, list listTrees) {
+	for wakeup(ctx, every) {
+		rows, err := list(ctx, "tree", task.Error, task.Waiting)
 		if err != nil {
 			continue
 		}
@@ -262,14 +261,14 @@ func (f *forest) people(ctx context.Context, store storage.Inspector) {
 			ref := task.Ref{ID: t.ID, Version: t.Version}
 			switch {
 			case t.State == task.Waiting && slices.Contains(t.Awaits(), "never"):
-				_, err = f.engine().Cancel(ctx, ref, "not wanted")
+				_, err = f.people().Cancel(ctx, ref, "not wanted")
 			case t.State != task.Error:
 			case t.Parent == nil || t.ID[12]%3 == 0 || strings.Contains(t.LastError, "bytes"):
-				_, err = f.engine().Resume(ctx, ref)
+				_, err = f.people().Resume(ctx, ref)
 			case t.ID[12]%3 == 1:
-				_, err = f.engine().Fail(ctx, ref, "no")
+				_, err = f.people().Fail(ctx, ref, "no")
 			default:
-				_, err = f.engine().Cancel(ctx, ref, "no")
+				_, err = f.people().Cancel(ctx, ref, "no")
 			}
 			_ = err // it is tried again
 		}
@@ -363,7 +362,7 @@ func growsForest(n *node, seed uint64, w *weather) {
 	if w != nil {
 		n.config.Store = storagetest.Faulty(repeating{n.store}, w.decide)
 	}
-	f := newForest(seed, n.Errorf, n.opened)
+	f := newForest(seed, n.Errorf, n.treePeople)
 	n.start(types(20, untilDone, "tree"), map[string]handle{"tree": f.handle})
 	if w != nil {
 		w.quiet.Store(false)
@@ -381,7 +380,7 @@ func (f *forest) grow(n *node, roots uint64, calm func()) {
 	var acting sync.WaitGroup
 	defer acting.Wait()
 	defer stop()
-	acting.Go(func() { f.people(ctx, n.store.(storage.Inspector)) })
+	acting.Go(func() { f.decides(ctx, decideEvery, listIn(n.store)) })
 	var ids []task.ID
 	var sending sync.WaitGroup
 	for i := range roots {

@@ -90,7 +90,7 @@ func parentWith(rows map[task.ID]*task.Task) (*task.Task, *task.ChildSet) {
 func TestTheCheckerOfRandomTreesCatchesEachMutation(t *testing.T) {
 	n := newNode(t, Config{Open: func(testing.TB) storage.Store { return memory.New() }, Patience: 2 * time.Minute})
 	var errors []string
-	f := newForest(1, func(format string, args ...any) { errors = append(errors, fmt.Sprintf(format, args...)) }, n.opened)
+	f := newForest(1, func(format string, args ...any) { errors = append(errors, fmt.Sprintf(format, args...)) }, n.treePeople)
 	n.start(types(20, untilDone, "tree"), map[string]handle{"tree": f.handle})
 	f.grow(n, 4, func() {})
 	rows := f.ended(n)

@@ -89,7 +89,7 @@ func (g *grove) areTaken(i int, tasks string) {
 // cut off from the database while it answers.
 func TestRandomTreesEndAsTheirModelSaysThoughNodesArePausedAndKilled(t *testing.T) {
 	t.Parallel()
-	const rounds = 3
+	const rounds = 2
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)
@@ -104,7 +104,8 @@ func TestRandomTreesEndAsTheirModelSaysThoughNodesArePausedAndKilled(t *testing.
 		g.wires = append(g.wires, wiretest.New(t, g.database))
 		g.nodes = append(g.nodes, g.begin(i))
 	}
-	trees := enginetest.GrowTrees(t, joined(t, g.database), seed)
+	config := joined(t, g.database)
+	trees := enginetest.GrowTreesWith(t, config, seed)
 	for round := range rounds {
 		paused := rng.IntN(3)
 		killed, cut := (paused+1)%3, (paused+2)%3
@@ -128,7 +129,8 @@ func TestRandomTreesEndAsTheirModelSaysThoughNodesArePausedAndKilled(t *testing.
 			}
 		}
 	}
-	trees.End()
+	trees.Settle()
+	trees.Verify(config.Store)
 	for _, n := range g.nodes {
 		n.signal(t, syscall.SIGTERM)
 		if code := n.exit(t); code != exitOK {
