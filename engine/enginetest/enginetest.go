@@ -30,7 +30,8 @@ type Config struct {
 	// Open returns a new empty store, which is closed with the test. It must implement
 	// [storage.Inspector]. A store that implements [storagetest.Reopener] is reopened
 	// whenever the engine is, and one that implements [storagetest.Checker] is checked at the
-	// end of every scenario.
+	// end of every scenario. A store with a method Copy(testing.TB) storage.Store, which opens a backup of it, is copied
+	// by that, and any other one row by row.
 	Open func(t testing.TB) storage.Store
 
 	// Codec is that of the engine; nil for none.
@@ -70,6 +71,7 @@ func Run(t *testing.T, c Config) {
 		{"documents", documentScenarios},
 		{"new children", newChildrenScenarios},
 		{"after", afterScenarios},
+		{"copies", copyScenarios},
 		{"unique", uniqueScenarios},
 		{"search", searchScenarios},
 		{"search attributes", attributeScenarios},
@@ -105,6 +107,7 @@ type node struct {
 	*engine.Engine                               // nil while it is closed
 	forHandlers    atomic.Pointer[engine.Engine] // the same, see opened
 
+	suite  Config
 	store  storage.Store
 	config engine.Config // of the next open
 	alone  *local.Node   // the only node of its cluster
@@ -113,7 +116,7 @@ type node struct {
 }
 
 func newNode(t *testing.T, c Config) *node {
-	n := &node{T: t, store: c.Open(t), alone: local.New(), ledger: newLedger(t.Errorf)}
+	n := &node{T: t, suite: c, store: c.Open(t), alone: local.New(), ledger: newLedger(t.Errorf)}
 	ctx, cancel := context.WithTimeout(t.Context(), c.Patience)
 	t.Cleanup(cancel)
 	n.ctx = ctx

@@ -3,7 +3,9 @@
 package enginetest_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -93,6 +95,11 @@ func (s onBolt) Reopen(t testing.TB) storage.Store {
 	return openBolt(t, s.path)
 }
 
+// Copy opens a backup of the store.
+func (s onBolt) Copy(t testing.TB) storage.Store {
+	return openBolt(t, filepath.Join(backup(t, s), filepath.Base(s.path)))
+}
+
 // onPostgres is a store that can be reopened.
 type onPostgres struct {
 	*postgres.Store
@@ -138,6 +145,27 @@ func (s onPebble) Reopen(t testing.TB) storage.Store {
 		t.Fatal(err)
 	}
 	return openPebble(t, s.dir)
+}
+
+// Copy opens a backup of the store.
+func (s onPebble) Copy(t testing.TB) storage.Store { return openPebble(t, backup(t, s)) }
+
+// backup makes a backup, and returns its folder.
+func backup(t testing.TB, s storage.Backuper) string {
+	t.Helper()
+	folder := t.TempDir()
+	err := s.Backup(t.Context(), func(name string, _ int64, content io.Reader) error {
+		f, err := os.Create(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, content)
+		return errors.Join(err, f.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 func closeWith(t testing.TB, s storage.Store) {
