@@ -25,7 +25,7 @@ func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
 	for part, want := range map[string][]string{
 		"exits":    {"exit status 3", "cannot find my config"},
 		"garbage":  {"not ready within", "Hello, I am no handshake"},
-		"binary":   {"core protocol"},
+		"binary":   {"no handshake of the protocol"},
 		"version":  {"99"},
 		"tcp":      {"unix socket"},
 		"nowhere":  {"does not serve the handler protocol"},

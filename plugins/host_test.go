@@ -327,7 +327,7 @@ func TestAProgramGetsTheConfiguredEnvironment(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"GOCOVERDIR", "PASSED", "PLUGINS_TEST_ACT_AS", "PLUGIN_MAX_PORT", "PLUGIN_MIN_PORT",
+		"GOCOVERDIR", "PASSED", "PLUGINS_TEST_ACT_AS",
 		"PLUGIN_PROTOCOL_VERSIONS", "PLUGIN_UNIX_SOCKET_DIR", "SET", "TASKENGINE_HANDLER",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

@@ -5,7 +5,6 @@ package plugins
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +26,8 @@ type instance struct {
 
 	dir     string
 	out     *output
-	first   *io.PipeReader // the first line of its standard output, which is the handshake
-	lines   *bufio.Reader  // the rest of its standard output if that is the stream, else nil; set before first ends
+	shaken  chan string   // gets the handshake line, or "" if there is none
+	lines   *bufio.Reader // the rest of its standard output if that is the stream, else nil; set before shaken gets the line
 	started time.Time
 	exited  chan struct{}  // closed when its group is dead, its output is read and its directory is removed
 	exit    supervise.Exit // set before exited is closed
@@ -41,10 +40,9 @@ func startInstance(cmd *exec.Cmd, o supervise.Options, dir string, out *output) 
 	if err != nil {
 		return nil, err
 	}
-	first, firstW := io.Pipe()
-	p := &instance{Process: run, dir: dir, out: out, first: first, started: time.Now(), exited: make(chan struct{})}
+	p := &instance{Process: run, dir: dir, out: out, shaken: make(chan string, 1), started: time.Now(), exited: make(chan struct{})}
 	var readers sync.WaitGroup
-	readers.Go(func() { p.readStdout(bufio.NewReaderSize(run.Stdout, 2*lineBytes), firstW) })
+	readers.Go(func() { p.readStdout(bufio.NewReaderSize(run.Stdout, 2*lineBytes)) })
 	readers.Go(func() { out.read(bufio.NewReaderSize(run.Stderr, 2*lineBytes), "stderr") })
 	go func() {
 		defer close(p.exited)
@@ -64,23 +62,15 @@ func startInstance(cmd *exec.Cmd, o supervise.Options, dir string, out *output) 
 }
 
 // A handshake that ends in linesSuffix says that the program sends its frames as lines of its standard output.
-// go-plugin, which checks the versions, gets socketSuffix in its place.
-const (
-	linesSuffix  = "|stdio||json|"
-	socketSuffix = "|unix|/lines|grpc|"
-)
+const linesSuffix = "|stdio||json|"
 
-// readStdout forwards the handshake to first. Then it logs the rest of the standard output, unless that is the stream.
-func (p *instance) readStdout(in *bufio.Reader, first *io.PipeWriter) {
+// readStdout sends the handshake to shaken. Then it logs the rest of the standard output, unless that is the stream.
+func (p *instance) readStdout(in *bufio.Reader) {
 	line := p.out.handshake(in)
-	if versions, ok := strings.CutSuffix(line, linesSuffix); ok {
+	if strings.HasSuffix(line, linesSuffix) {
 		p.lines = in
-		line = versions + socketSuffix
 	}
-	if line != "" {
-		_, _ = io.WriteString(first, line+"\n")
-	}
-	first.Close() // writing fails only if the reader is gone
+	p.shaken <- line
 	if p.lines == nil {
 		p.out.read(in, "stdout")
 	}

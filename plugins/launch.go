@@ -7,24 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net"
-	"os"
-	"os/exec"
-	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
-	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
@@ -64,124 +53,6 @@ func (h *Host) launch(ctx context.Context, cfg *Config, alone bool) (*session, e
 	}
 	return nil, fmt.Errorf("plugins: handler %q: %q did not start: %w (%s)%s",
 		cfg.Name, cfg.Command[0], err, status, quoteTail(p.out.last()))
-}
-
-// handshake starts the program and reads its handshake line. If it returns a process, the caller owns it, even if there
-// is an error too. It returns nil if no process was started.
-//
-// It uses go-plugin for the handshake only. go-plugin does not get the pipes of the process, because some output makes
-// it stop reading or panic, and it does not kill the process.
-func (h *Host) handshake(ctx context.Context, cfg *Config) (*instance, net.Addr, error) {
-	dir, err := socketDir()
-	if err != nil {
-		return nil, nil, err
-	}
-	r := &pluginRunner{host: h, cfg: cfg, dir: dir}
-	client := goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig: goplugin.HandshakeConfig{
-			ProtocolVersion: wire.Protocol, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
-		},
-		VersionedPlugins: map[int]goplugin.PluginSet{wire.Protocol: {}},
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout:     2*cfg.StartTimeout + time.Minute, // ctx ends first
-		SkipHostEnv:      true,
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
-		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
-		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
-			r.env = spec.Env
-			return r, nil
-		},
-	})
-	defer context.AfterFunc(ctx, r.abort)()
-	addr, err := client.Start()
-	// client.Kill is never called: it would connect to the process and wait for it.
-	p := r.instance()
-	if p == nil {
-		removeAll(dir)
-	}
-	return p, addr, err
-}
-
-// pluginRunner starts the process for go-plugin.
-type pluginRunner struct {
-	host *Host
-	cfg  *Config
-	dir  string
-	env  []string // that go-plugin sets
-
-	mu      sync.Mutex
-	proc    *instance // guarded by mu: nil until Start
-	aborted bool      // guarded by mu
-}
-
-var _ runner.Runner = (*pluginRunner)(nil)
-
-func (r *pluginRunner) instance() *instance {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.proc
-}
-
-// abort kills the process, or keeps it from being started.
-func (r *pluginRunner) abort() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.aborted = true
-	if r.proc != nil {
-		go r.proc.Signal(syscall.SIGKILL)
-	}
-}
-
-func (r *pluginRunner) Start(context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.aborted {
-		return context.Canceled
-	}
-	c := r.cfg
-	if err := c.verify(); err != nil {
-		return err
-	}
-	user, err := supervise.Credential(c.User)
-	if err != nil {
-		return err
-	}
-	if user != nil {
-		if err := os.Chown(r.dir, int(user.Uid), int(user.Gid)); err != nil {
-			return err
-		}
-	}
-	cgroup := r.host.newCgroup(c)
-	cmd := exec.Command(c.Command[0], c.Command[1:]...)
-	cmd.Dir = c.Dir
-	cmd.Env = append(append(c.environ(), r.env...), goplugin.EnvUnixSocketDir+"="+r.dir)
-	out := newOutput(slog.New(r.host.programLog))
-	p, err := startInstance(cmd, supervise.Options{User: user, Cgroup: cgroup, Starter: r.host.starter, Log: out.log}, r.dir, out)
-	if err != nil && cgroup != nil {
-		cgroup.Remove()
-	}
-	r.proc = p
-	return err
-}
-
-func (r *pluginRunner) Wait(context.Context) error      { <-r.proc.exited; return nil }
-func (r *pluginRunner) Kill(context.Context) error      { return nil } // launch does
-func (r *pluginRunner) Stdout() io.ReadCloser           { return r.proc.first }
-func (r *pluginRunner) Stderr() io.ReadCloser           { return io.NopCloser(strings.NewReader("")) }
-func (r *pluginRunner) Diagnose(context.Context) string { return "" } // launch does
-func (r *pluginRunner) Name() string                    { return r.cfg.Name }
-func (r *pluginRunner) ID() string                      { return strconv.Itoa(r.proc.PID()) }
-
-func (r *pluginRunner) PluginToHost(network, addr string) (string, string, error) {
-	if network != "unix" {
-		return "", "", fmt.Errorf("it serves on %s %s: it must serve on a unix socket in $%s",
-			network, addr, goplugin.EnvUnixSocketDir)
-	}
-	return network, addr, nil
-}
-
-func (r *pluginRunner) HostToPlugin(network, addr string) (string, string, error) {
-	return network, addr, nil
 }
 
 // connect opens the stream to the process of s after the handshake, and exchanges welcome and hello.

@@ -280,7 +280,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	{
 		Of:  "plugins",
 		May: []string{"task", "policy", "plugins/...", "internal/workpool", "internal/ratelog", "internal/supervise", "internal/wakeup"},
-		Out: []string{"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},
 	{
@@ -318,7 +318,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	{
 		Of:  "plugins/handler",
 		May: []string{"task", "plugins/internal/wire", "internal/workpool", "internal/wakeup"},
-		Out: []string{"golang.org/x/sys", "github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		Out: []string{"golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the SDK speaks the protocol and knows no host",
 	},
 	{

@@ -45,8 +45,8 @@ type program struct {
 func cookies(dir string) []string {
 	return []string{
 		wire.CookieKey + "=" + wire.CookieValue,
-		"PLUGIN_PROTOCOL_VERSIONS=" + strconv.Itoa(wire.Protocol),
-		"PLUGIN_UNIX_SOCKET_DIR=" + dir,
+		wire.VersionsKey + "=" + strconv.Itoa(wire.Protocol),
+		wire.SocketDirKey + "=" + dir,
 	}
 }
 

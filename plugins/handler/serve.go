@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -78,10 +77,10 @@ func (p Program) serve() error {
 		return errors.New("this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts it, or set " + addressVariable + " to the address of a node, host:port, to run as its worker")
 	}
 	own := strconv.Itoa(wire.Protocol)
-	if theirs := os.Getenv("PLUGIN_PROTOCOL_VERSIONS"); !slices.Contains(strings.Split(theirs, ","), own) {
+	if theirs := os.Getenv(wire.VersionsKey); !slices.Contains(strings.Split(theirs, ","), own) {
 		return fmt.Errorf("it speaks version %s of the handler protocol, the host %q", own, theirs)
 	}
-	path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "s"+strconv.Itoa(os.Getpid()))
+	path := filepath.Join(os.Getenv(wire.SocketDirKey), "s"+strconv.Itoa(os.Getpid()))
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -99,7 +98,7 @@ func (p Program) serve() error {
 	// logs both.
 	handshake := os.Stdout
 	os.Stdout = os.Stderr
-	fmt.Fprintf(handshake, "%d|%d|unix|%s|grpc|\n", goplugin.CoreProtocolVersion, wire.Protocol, path)
+	fmt.Fprintf(handshake, "%d|%d|unix|%s|grpc|\n", wire.HandshakeVersion, wire.Protocol, path)
 
 	contact := time.NewTimer(firstContact)
 	defer contact.Stop()

@@ -9,6 +9,12 @@ const (
 	Protocol    = 1
 	CookieKey   = "TASKENGINE_HANDLER"
 	CookieValue = "1f0d6bb2-handler"
+	// HandshakeVersion is the first field of the handshake, which is that of HashiCorp's go-plugin.
+	HandshakeVersion = 1
+	// VersionsKey is the variable with the versions of the protocol that the host speaks.
+	VersionsKey = "PLUGIN_PROTOCOL_VERSIONS"
+	// SocketDirKey is the variable with the directory for the socket of the process.
+	SocketDirKey = "PLUGIN_UNIX_SOCKET_DIR"
 )
 
 // Sizes of frames.
