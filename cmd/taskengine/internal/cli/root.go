@@ -43,7 +43,7 @@ func newRoot(a *app) *cobra.Command {
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSet(a), newTaskDelete(a), newTaskErase(a), newTaskSignal(a)),
-		newErrors(a), newEvents(a), newTop(a),
+		newErrors(a), newEvents(a), newTop(a), newHealth(a),
 		group("bulk", "Look at bulk jobs, which change many tasks on the server, and pause and stop them",
 			newBulkList(a), newBulkShow(a), newBulkWait(a), newBulkPause(a), newBulkContinue(a), newBulkRate(a), newBulkStop(a), newBulkUndo(a)),
 		group("document", "Look at documents, which tasks share, and write and delete them",
@@ -110,8 +110,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 const exitCodesHelp = `Exit codes:
   0  ok
   1  failure: the store cannot be opened, has failed or is not well, its tables are not
-     as they should be, a copy is not the same, or a task that was waited for did not end
-     done
+     as they should be, a copy is not the same, a node is not ready, or a task that was
+     waited for did not end done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
   4  there is no such task, document, ordering key, limit, schedule, silence, token or target of
