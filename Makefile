@@ -161,6 +161,19 @@ incidents: ## run the commands of examples/incidents, and verify what they print
 etl: ## run the commands of examples/etl, a workflow of every night, and verify what they print
 	go test -count=1 -v ./examples/etl
 
+.PHONY: release
+release: ## make the files of a version in dist/: VERSION=v1.2.3; KEY=file signs them with an SSH key
+	go -C tools run ./release -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' $(CURDIR)
+
+.PHONY: release-check
+release-check: ## make release, and make all of it again in other folders without what was compiled before, and compare
+	go -C tools run ./release -check -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' $(CURDIR)
+
+# The database is on the internet, and changes: a commit that passes today may fail tomorrow. So this is no part of make check.
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in the code that is called; GOVULNDB=file:///folder is a copy of the database
+	$(TOOL) govulncheck $(if $(GOVULNDB),-db '$(GOVULNDB)') ./...
+
 .PHONY: clean
 clean: ## remove build results
 	rm -rf bin dist

@@ -1,0 +1,192 @@
+// Release makes the files of a version from the commit that is checked out: programs in archives, images for containers,
+// bills of materials, notes, checksums and a signature. The same commit and the same version of Go give the same bytes.
+//
+//	go -C tools run ./release -version v1.2.3 [-key FILE] [-check] $PWD
+//	go -C tools run ./release -image FILE -program FILE [-platform linux/amd64] $PWD
+//
+// The second form packs a program that exists into an image, for tests.
+package main
+
+import (
+	"compress/gzip"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// options are the arguments of the command.
+type options struct {
+	dir       string // the repository
+	version   string
+	out       string
+	key       string
+	platforms string
+	check     bool
+
+	image, program string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.version, "version", "", "the `version`, such as v1.2.3")
+	flag.StringVar(&o.out, "out", "", "the `folder` of the files, which must not exist (default dist/VERSION)")
+	flag.StringVar(&o.key, "key", "", "`file` of the SSH key that signs the checksums: the private key, or the public key of one in an agent")
+	flag.StringVar(&o.platforms, "platform", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "the `platforms`, with commas between them")
+	flag.BoolVar(&o.check, "check", false, "make everything twice, in different folders and without earlier results of the compiler, and compare")
+	flag.StringVar(&o.image, "image", "", "only pack -program into an image, and write it to this `file`")
+	flag.StringVar(&o.program, "program", "", "`file` of the program for -image")
+	flag.Parse()
+	o.dir = flag.Arg(0)
+	if flag.NArg() != 1 || !filepath.IsAbs(o.dir) {
+		fmt.Fprintln(os.Stderr, "usage: release -version VERSION [flags] ABSOLUTE-DIRECTORY")
+		os.Exit(2)
+	}
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(o options) error {
+	platforms, err := parsePlatforms(o.platforms)
+	if err != nil {
+		return err
+	}
+	if o.image != "" {
+		return packProgram(o.image, o.program, platforms[0])
+	}
+	r, err := openRepository(o.dir, o.version)
+	if err != nil {
+		return err
+	}
+	if o.out == "" {
+		o.out = filepath.Join(o.dir, "dist", o.version)
+	}
+	if _, err := os.Stat(o.out); err == nil {
+		return fmt.Errorf("%s exists: remove it, or name another folder with -out", o.out)
+	}
+	notes, err := r.notes()
+	if err != nil {
+		return err
+	}
+	// The folder appears when it is complete.
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	partial, err := os.MkdirTemp(filepath.Dir(o.out), ".partial-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(partial)
+	if err := os.Chmod(partial, 0o755); err != nil {
+		return err
+	}
+	if err := r.makeFiles(partial, platforms, notes, o.check); err != nil {
+		return err
+	}
+	if err := sign(partial, o.key); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, o.out); err != nil {
+		return err
+	}
+	fmt.Printf("%s %s is in %s\n", program, r.version, o.out)
+	if o.key == "" {
+		fmt.Println("It is not signed. -key FILE (make: KEY=FILE) signs it.")
+	}
+	return nil
+}
+
+// makeFiles makes all files of the version but the signature in dir. With check it makes them twice and compares.
+func (r *repository) makeFiles(dir string, platforms []platform, notes []byte, check bool) error {
+	if err := r.makeOnce(dir, "", platforms, notes); err != nil || !check {
+		return err
+	}
+	again, err := os.MkdirTemp("", "release-again-")
+	if err != nil {
+		return err
+	}
+	defer removeTree(again)
+	other := filepath.Join(again, "files")
+	if err := os.Mkdir(other, 0o755); err != nil {
+		return err
+	}
+	if err := r.makeOnce(other, filepath.Join(again, "cache"), platforms, notes); err != nil {
+		return err
+	}
+	return compareFolders(dir, other)
+}
+
+// makeOnce makes the files in dir with the compiler's cache in a folder; "" is the usual one.
+func (r *repository) makeOnce(dir, cache string, platforms []platform, notes []byte) error {
+	source, err := r.checkOut()
+	if err != nil {
+		return err
+	}
+	defer removeTree(source)
+	for _, p := range platforms {
+		fmt.Printf("%s for %s\n", program, p)
+		if err := r.makePlatform(dir, source, cache, p); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "NOTES.md"), notes, 0o644); err != nil {
+		return err
+	}
+	return writeSums(dir)
+}
+
+// makePlatform makes the archive, the bill of materials and, for Linux, the image of one platform.
+func (r *repository) makePlatform(dir, source, cache string, p platform) error {
+	built := filepath.Join(source, "bin", p.system+"-"+p.architecture)
+	if err := build(source, built, cache, p); err != nil {
+		return err
+	}
+	if err := r.checkBuild(built); err != nil {
+		return err
+	}
+	binary, err := os.ReadFile(built)
+	if err != nil {
+		return err
+	}
+	documents, err := documentsOf(source, built, p)
+	if err != nil {
+		return err
+	}
+	base := filepath.Join(dir, r.fileName(p))
+	archive := append([]file{{name: program, mode: 0o755, content: binary}}, documents...)
+	if err := writeFile(base+".tar.gz", func(w *os.File) error { return writeArchive(w, archive, r.date, gzip.BestCompression) }); err != nil {
+		return err
+	}
+	bill, err := billOf(built, binary, r, p)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(base+".cdx.json", bill, 0o644); err != nil {
+		return err
+	}
+	if p.system != "linux" {
+		return nil
+	}
+	i := image{
+		platform: p, version: r.version, commit: r.commit, date: r.date, program: binary, documents: documents, level: gzip.BestCompression,
+	}
+	return writeFile(base+".oci.tar", func(w *os.File) error { return i.write(w) })
+}
+
+// fileName is the name of the files for a platform without its last part.
+func (r *repository) fileName(p platform) string {
+	return strings.Join([]string{program, strings.TrimPrefix(r.version, "v"), p.system, p.architecture}, "_")
+}
+
+// writeFile makes a file.
+func writeFile(path string, write func(*os.File) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
