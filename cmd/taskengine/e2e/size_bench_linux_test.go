@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -60,6 +59,7 @@ type size struct {
 	n      *running
 	file   string // its configuration
 	folder string // of its store; "" on PostgreSQL
+	url    string // of its database; "" on pebble
 	notes  string // of the load
 	tokens []string
 	api    taskenginev1connect.TaskServiceClient
@@ -78,6 +78,8 @@ func BenchmarkSize(b *testing.B) {
 			b.Run("bulk", s.benchmarkBulk)
 			if driver == "pebble" {
 				b.Run("doctor", s.benchmarkDoctor)
+			} else {
+				b.Run("doctor", s.benchmarkDatabase)
 			}
 		})
 	}
@@ -87,7 +89,7 @@ func BenchmarkSize(b *testing.B) {
 func newSize(b *testing.B, driver string) *size {
 	disk := diskFolder(b)
 	s := &size{sizeFiller: newSizeFiller(b, *sizeRows), notes: filepath.Join(disk, "notes")}
-	var where, url string
+	var where string
 	if driver == "pebble" {
 		s.folder = filepath.Join(disk, "data")
 		where = fmt.Sprintf("{driver: pebble, path: %q}", s.folder)
@@ -97,11 +99,11 @@ func newSize(b *testing.B, driver string) *size {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { server.Close() })
-		url = server.Database(b)
-		if r := cli(b, nil, "", "migrate", "apply", "--url", url); r.code != 0 {
+		s.url = server.Database(b)
+		if r := cli(b, nil, "", "migrate", "apply", "--url", s.url); r.code != 0 {
 			b.Fatal(r.stderr)
 		}
-		where = onPostgres(url)
+		where = onPostgres(s.url)
 	}
 	s.file = write(b, "taskengine.yaml", fmt.Sprintf(sizeConfig, where, filepath.Join(disk, "tokens.json"), filepath.Join(disk, "logs"), executable(b), role, s.notes))
 	for i := range sizeTimes {
@@ -120,9 +122,9 @@ func newSize(b *testing.B, driver string) *size {
 		store, err := pebble.Open(s.folder, pebble.Options{})
 		s.fillAndClose(b, store, err)
 	} else {
-		store, err := postgres.Open(b.Context(), url, postgres.Options{})
+		store, err := postgres.Open(b.Context(), s.url, postgres.Options{})
 		s.fillAndClose(b, store, err)
-		c := pgtest.Connect(b, url)
+		c := pgtest.Connect(b, s.url)
 		if _, err := c.Exec(b.Context(), "vacuum analyze", pgx.QueryExecModeSimpleProtocol); err != nil { // as the server does by itself after a while
 			b.Fatal(err)
 		}
@@ -263,7 +265,7 @@ func (s *size) benchmarkRequests(b *testing.B) {
 	rare, often := task.KindOfError(sizeError(0, 0)).String(), task.KindOfError(sizeError(3, 0)).String()
 	last := (s.rows - 1) / 10 * 10
 	for _, where := range []string{
-		"", "state=waiting", "state=error", "state=submitted", "state=waiting type=mail", "state=error type=mail", "state=error node=n1", "state=error error.kind=" + rare, "state=error error.kind=" + often,
+		"", "state=waiting", "state=error", "state=submitted", "state=processing", "state=failed", "type=taskengine.workflow", "state=waiting type=mail", "state=error type=mail", "state=error node=n1", "state=error error.kind=" + rare, "state=error error.kind=" + often,
 		"state=error type=order error.kind=" + often, "state=error error.kind=" + often[:4], "type=order,mail state=error error.kind=" + rare + "," + often, "type=order payload.customer=70", fmt.Sprint("type=order payload.order=", last), "type=order header.tenant=t3",
 		"type=order payload.customer=70 header.tenant=t7", "type=order state=error payload.customer=70 error.kind=" + often, fmt.Sprintf("key=%q", fmt.Sprint("key ", last/100*100+7)), "state=done",
 	} {
@@ -383,20 +385,5 @@ func (s *size) benchmarkResume(b *testing.B) {
 	b.ReportMetric(ms(time.Since(begin)), "begun-ms")
 	b.ReportMetric(took.Seconds()/0.5, "find-of-goal")
 	b.ReportMetric(time.Since(begin).Seconds()/5, "begun-of-goal")
-	b.ReportMetric(0, "ns/op")
-}
-
-// benchmarkDoctor compares the processor time of doctor with that of a backup.
-func (s *size) benchmarkDoctor(b *testing.B) {
-	s.stop(b)
-	_, doctor, _ := s.command(b, "doctor", "pebble:"+s.folder)
-	copied := filepath.Join(diskFolder(b), "backup")
-	_, backup, _ := s.command(b, "backup", copied, "--from", "pebble:"+s.folder)
-	if err := os.RemoveAll(copied); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(doctor.Seconds(), "doctor-cpu-s")
-	b.ReportMetric(backup.Seconds(), "backup-cpu-s")
-	b.ReportMetric(doctor.Seconds()/backup.Seconds()/2, "of-goal")
 	b.ReportMetric(0, "ns/op")
 }

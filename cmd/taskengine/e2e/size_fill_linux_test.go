@@ -19,7 +19,7 @@ const (
 )
 
 // sizeFiller makes the rows of [BenchmarkSize]: of ten, six are done, three wait for a time, and one is in error. A tenth of the rows has a type with search
-// attributes: all that are in error.
+// attributes: all that are in error. One in a thousand is a workflow.
 type sizeFiller struct {
 	rows       int
 	ids        *task.IDs
@@ -75,6 +75,9 @@ func (f *sizeFiller) row(i int) *task.Task {
 		t.NextEventAt = t.ReadyAt
 	default:
 		t.State, t.Version, t.Attempt, t.Node, t.StartedAt, t.NextEventAt = task.Done, 3, 1, "n1", at, at.Add(7*24*time.Hour)
+		if i%1000 == 999 {
+			t.Type = task.WorkflowType
+		}
 	}
 	return t
 }

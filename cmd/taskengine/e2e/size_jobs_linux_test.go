@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -101,4 +103,27 @@ func reportBeside(b *testing.B, with, without []time.Duration, ratios []float64)
 func medianOf(numbers []float64) float64 {
 	slices.Sort(numbers)
 	return numbers[len(numbers)/2]
+}
+
+// benchmarkDoctor compares the processor time of doctor with that of a backup.
+func (s *size) benchmarkDoctor(b *testing.B) {
+	s.stop(b)
+	_, doctor, _ := s.command(b, "doctor", "pebble:"+s.folder)
+	copied := filepath.Join(diskFolder(b), "backup")
+	_, backup, _ := s.command(b, "backup", copied, "--from", "pebble:"+s.folder)
+	if err := os.RemoveAll(copied); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(doctor.Seconds(), "doctor-cpu-s")
+	b.ReportMetric(backup.Seconds(), "backup-cpu-s")
+	b.ReportMetric(doctor.Seconds()/backup.Seconds()/2, "of-goal")
+	b.ReportMetric(0, "ns/op")
+}
+
+// benchmarkDatabase measures doctor on PostgreSQL, while the node uses that.
+func (s *size) benchmarkDatabase(b *testing.B) {
+	took, cpu, _ := s.command(b, "doctor", s.url)
+	b.ReportMetric(took.Seconds(), "s")
+	b.ReportMetric(cpu.Seconds(), "doctor-cpu-s")
+	b.ReportMetric(0, "ns/op")
 }
