@@ -50,8 +50,8 @@ sums as (
 	insert into {tally} (type, state, keep, since, kind, node, n, folded)
 	select type, state, keep, since, kind, node, sum(n), true from gone
 	group by type, state, keep, since, kind, node
-	having sum(n) <> 0 and (keep is null or exists (
-		select from pg_catalog.pg_class c where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern})))
+	having sum(n) <> 0 and (keep is null or {slot} in (
+		select {slot_named} from pg_catalog.pg_class c where c.relnamespace = to_regnamespace({schema_literal}))))
 select count(*) from gone where not folded`
 
 // foldFrom is the number of notes above which they are folded.

@@ -2058,9 +2058,9 @@ create or replace trigger tally_truncate after truncate on {schema}.ended
 create or replace view {schema}.tally_now as
 select type, state, keep, since, kind, node, sum(n)::bigint as n from {schema}.tally
 group by type, state, keep, since, kind, node
-having sum(n) <> 0 and (keep is null or exists (
-	select from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid
-	where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern} and not i.inhdetachpending));
+having sum(n) <> 0 and (keep is null or {slot} in (
+	select {slot_named} from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid
+	where c.relnamespace = to_regnamespace({schema_literal}) and not i.inhdetachpending));
 
 -- How many tasks there are, for people.
 create or replace view {schema}.counts as

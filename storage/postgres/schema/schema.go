@@ -68,7 +68,7 @@ func holds(name string) string {
 // Fill returns a function that replaces placeholders in SQL: {task} and the other tables by
 // their names in a schema, {schema} by its name and {schema_literal} by its name as a string,
 // {none} by the zero time as a column has it, {unread} by the search values of a row whose values are not known, {shards} by the number of shards, {channel} by the
-// channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
+// channel of notifications, {slot} by the name of the partition of ended that a row of tally is of, and {slot_named} by the same of a row c of pg_class.
 // {narrow} is the columns of a task but {heavy}: its signals, children, checkpoint, payload and result. {columns} is all columns of its row.
 // {narrow:t}, {heavy:t} and {columns:t} are the same of the table alias t in the statement: gone, h, page, r, t or was. {holds:t}
 // is true for the row k of the table key if it is that of t.
@@ -77,7 +77,7 @@ func Fill(name string) func(sql string) string {
 	pairs := []string{
 		"{schema}", quoted, "{schema_literal}", literal(quoted), "{none}", fmt.Sprint(time.Time{}.UnixMicro()),
 		"{unread}", fmt.Sprintf("'{%d}'::bigint[]", math.MinInt64), "{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
-		"{narrow}", narrow, "{heavy}", heavy, "{columns}", columns, "{slot_pattern}", ended.PartitionPattern(),
+		"{narrow}", narrow, "{heavy}", heavy, "{columns}", columns, "{slot}", ended.PartitionName(), "{slot_named}", ended.PartitionBase(),
 	}
 	for _, t := range []string{"c", "gone", "h", "page", "r", "t", "was"} {
 		pairs = append(pairs, "{narrow:"+t+"}", columnsOf(narrow, t), "{heavy:"+t+"}", columnsOf(heavy, t), "{columns:"+t+"}", columnsOf(columns, t), "{holds:"+t+"}", holds(t))

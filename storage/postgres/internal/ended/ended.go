@@ -129,8 +129,10 @@ func PartitionNamed(name string) (s Partition, ok bool) {
 	return Partition{Class{Keep: int32(keep), Early: m[1] != ""}, from * 1e6}, err == nil && err2 == nil
 }
 
-// PartitionPattern returns an SQL expression for a pattern of the names of one partition,
-// by the columns keep and since (its From, in seconds) of the table tally.
-func PartitionPattern() string {
-	return fmt.Sprintf(`('^ended_' || case when keep < 0 then 'early_' || case keep when %d then 0 else -keep end else keep::text end || '_' || since || '(x[0-9]+)?$')`, foreverEarly)
+// PartitionName returns an SQL expression for [Partition.Name], by the columns keep and since (its From, in seconds) of the table tally.
+func PartitionName() string {
+	return fmt.Sprintf(`('ended_' || case when keep < 0 then 'early_' || case keep when %d then 0 else -keep end else keep::text end || '_' || since)`, foreverEarly)
 }
+
+// PartitionBase returns an SQL expression for [Partition.Name], by the column relname of a table c.
+func PartitionBase() string { return `regexp_replace(c.relname::text, 'x[0-9]+$', '')` }
