@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -307,24 +308,63 @@ func (e *Engine) doSome(ctx context.Context, at time.Time, a Action, targets []T
 
 // readTargets makes the rows of targets those of their outcomes, and reads the missing ones, or all of them with their contents.
 func (e *Engine) readTargets(ctx context.Context, targets []Target, whole bool, out []Outcome) {
-	var reading sync.WaitGroup
-	places := make(chan struct{}, manyReads)
+	var missing []int
 	for i := range targets {
 		if out[i].Row = targets[i].Row; out[i].Row == nil || whole {
-			places <- struct{}{}
-			reading.Go(func() {
-				out[i].Row, out[i].Err = e.store.Get(ctx, targets[i].ID)
-				<-places
-			})
+			missing = append(missing, i)
 		}
 	}
-	reading.Wait()
+	if many, ok := e.store.(storage.Getter); ok {
+		readTogether(ctx, many, targets, missing, out)
+	} else {
+		e.readEach(ctx, targets, missing, out)
+	}
 	for i := range targets {
 		switch t := out[i].Row; {
 		case out[i].Err != nil && !errors.Is(out[i].Err, task.ErrNotFound):
 			out[i].Err = fmt.Errorf("read task %v: %w", targets[i].ID, out[i].Err)
 		case out[i].Err == nil && t.Version != targets[i].Version:
 			out[i].Err = fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, targets[i].Version)
+		}
+	}
+}
+
+// readEach reads the rows of some targets, several at the same time.
+func (e *Engine) readEach(ctx context.Context, targets []Target, some []int, out []Outcome) {
+	var reading sync.WaitGroup
+	places := make(chan struct{}, manyReads)
+	for _, i := range some {
+		places <- struct{}{}
+		reading.Go(func() {
+			out[i].Row, out[i].Err = e.store.Get(ctx, targets[i].ID)
+			<-places
+		})
+	}
+	reading.Wait()
+}
+
+// readTogether reads the rows of some targets at once.
+func readTogether(ctx context.Context, store storage.Getter, targets []Target, some []int, out []Outcome) {
+	if len(some) == 0 {
+		return
+	}
+	ids := make([]task.ID, len(some))
+	for j, i := range some {
+		ids[j] = targets[i].ID
+	}
+	rows, err := store.GetAll(ctx, ids...)
+	found := make(map[task.ID]*task.Task, len(rows))
+	for _, t := range rows {
+		found[t.ID] = t
+	}
+	for _, i := range some {
+		switch t := found[targets[i].ID]; {
+		case err != nil:
+			out[i] = Outcome{Err: err}
+		case t == nil:
+			out[i] = Outcome{Err: task.ErrNotFound}
+		default:
+			out[i].Row = t
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now. {unfollowed} is true for rows
 // of t after which no other task runs.
 type statements struct {
-	get, lockTask, lockEnded                                string
+	get, getAll, lockTask, lockEnded                        string
 	inserts                                                 map[insertKind]func() string
 	claimKeys, releaseKeys, holders, allHolders, areFree    string
 	removeEnded, remove, note, grab, finish, drop, update   string
@@ -321,7 +321,7 @@ func statementsIn(name string) *statements {
 	holders := func(nobody string) string { return fill(strings.ReplaceAll(selectHolders, "{nobody}", nobody)) }
 	return &statements{
 		locked: fill(lockedRows), first: firsts{plans: plans, settings: settingsFor(plans)},
-		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
+		get: fill(selectGet), getAll: fill(selectGetAll), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: holders("null"), allHolders: holders("{schema}.key_was_freed()"), areFree: fill(areFree),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), rerun: fill(updateRerun), update: fill(updateRows),

@@ -5,6 +5,11 @@ select {narrow}, {heavy} from {task} where id = $1
 union all
 select {narrow}, {heavy} from {ended} where id = $1`
 
+const selectGetAll = `
+select {narrow}, {heavy} from {task} where id = any($1::uuid[])
+union all
+select {narrow}, {heavy} from {ended} where id = any($1::uuid[])`
+
 const selectDue = `
 select {trigger}, next_event_at from {task}
 where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4) and {mine:6}

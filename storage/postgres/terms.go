@@ -91,21 +91,19 @@ func (v *verbs) holdersOf(ctx context.Context, b *storage.Batch) (map[task.ID][]
 // GetAll implements [storage.Getter]. It locks nothing: a request that changes no task does not wait for one that is locked, such
 // as by the transaction of its handler.
 func (v *verbs) GetAll(ctx context.Context, ids ...task.ID) (found []*task.Task, err error) {
+	if len(ids) == 0 {
+		return nil, ctx.Err()
+	}
 	err = v.again(ctx, "get", func() error {
 		found = nil
-		seen := make(map[task.ID]bool)
-		row := func(rows pgx.Rows) error {
+		var p pipe
+		p.add(func(rows pgx.Rows) error {
 			t, err := scanRow(rows)
-			if err == nil && !seen[t.ID] {
-				seen[t.ID] = true
+			if err == nil {
 				found = append(found, t)
 			}
 			return err
-		}
-		var p pipe
-		for _, id := range ids {
-			p.add(row, v.store.sql.get, id)
-		}
+		}, v.store.sql.getAll, uuids(ids, itself))
 		return v.read(ctx, &p)
 	})
 	return found, err
