@@ -68,6 +68,7 @@ func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, li
 // reading them, or if the index has just the rows that the filter selects.
 func (e *Engine) total(ctx context.Context, b filter.Bounds, index string) (n int64, err error) {
 	var states []task.State
+	var types []string
 	switch index {
 	case storage.IndexID, storage.IndexKey:
 		return 0, nil
@@ -75,12 +76,14 @@ func (e *Engine) total(ctx context.Context, b filter.Bounds, index string) (n in
 		states = b.States
 	case storage.IndexKind:
 		states = []task.State{task.Error}
+	case storage.IndexType:
+		types = b.Types
 	}
-	if b.Exact && index != "" && b.Types == nil {
+	if b.Exact && index != "" && (b.Types == nil || index == storage.IndexType && b.States == nil) {
 		return 0, nil
 	}
 	if s, ok := e.store.(storage.LiveCounter); ok && index != storage.IndexKind {
-		counts, err := s.Count(ctx, storage.Filter{States: states})
+		counts, err := s.Count(ctx, storage.Filter{States: states, Types: types})
 		for _, some := range counts {
 			n += some
 		}
@@ -154,7 +157,11 @@ func successorOf(id task.ID) task.ID {
 
 // queryOf returns the query of the rows that f may select by its terms that need neither payload nor result.
 func queryOf(f filter.Filter, b filter.Bounds) storage.ListQuery {
-	return storage.ListQuery{Filter: storage.Filter{States: b.States, Types: b.Types, Key: b.Key}, Kinds: b.Kinds, Scan: listScan, Where: f.Rows().Selects}
+	q := storage.ListQuery{Filter: storage.Filter{States: b.States, Types: b.Types, Key: b.Key}, Kinds: b.Kinds, Scan: listScan}
+	if !b.Exact {
+		q.Where = f.Rows().Selects
+	}
+	return q
 }
 
 // searchIDs searches by ids, the newest first.

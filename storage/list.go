@@ -67,6 +67,7 @@ const (
 	IndexKey   = "key"
 	IndexState = "state"
 	IndexKind  = "error.kind"
+	IndexType  = "type" // of rows of all states
 ) // an index of search values has the name of its attribute, see [task.SearchSet]
 
 // ListPage is the answer to a [ListQuery].

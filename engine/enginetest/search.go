@@ -141,7 +141,7 @@ func (s *searches) total(f filter.Filter, index string) (n int64) {
 	live = live && index != storage.IndexKind
 	_, counted := s.store.(storage.KindCounter)
 	switch {
-	case !possible || index == storage.IndexID || index == storage.IndexKey || index != "" && b.Exact && b.Types == nil:
+	case !possible || index == storage.IndexID || index == storage.IndexKey || index != "" && b.Exact && (b.Types == nil || index == storage.IndexType && b.States == nil):
 		return 0
 	case !live && (!counted || index == "" || len(b.States) != 1 || b.States[0] != task.Error):
 		return 0
@@ -149,6 +149,7 @@ func (s *searches) total(f filter.Filter, index string) (n int64) {
 	for _, t := range s.rows {
 		switch {
 		case index == storage.IndexState && !slices.Contains(b.States, t.State):
+		case index == storage.IndexType && !slices.Contains(b.Types, t.Type):
 		case index == storage.IndexKind && !slices.ContainsFunc(b.Kinds, func(r task.KindRange) bool { return r.Has(task.KindOfError(t.LastError)) }):
 		case !live && (t.State != task.Error || t.LastError == ""):
 		default:

@@ -15,21 +15,73 @@ import (
 // listPart is how many rows are read first if a function selects among them.
 const listPart = 500
 
+// mostRows is how many rows a statement reads or returns at most: it adds 2 to the number.
+const mostRows = math.MaxInt32 - 2
+
 // List implements [storage.Inspector]. For a filter of states that have not ended it reads the table
-// task only, and for tasks in error only these. The server sends all rows among which q.Where selects, and sorts those of several kinds or types: they are
-// read in parts that grow, since the first ones often suffice.
+// task only, see listLive; for tasks in error, and for workflows, it reads only these.
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.ListPage, err error) {
-	if q.Limit < 1 || q.Scan < 1 {
+	how := s.listing(q)
+	switch {
+	case q.Limit < 1 || q.Scan < 1:
 		return all, nil
+	case how.all && q.Where == nil: // the server reads what it sends
+		q.Scan = min(q.Scan, q.Limit)
+		return s.list(ctx, q, how)
+	case how.states:
+		return s.listLive(ctx, q, how)
 	}
-	if q.Where == nil && q.Kinds == nil && q.Search == nil && !ofTypesInError(q) {
-		return s.list(ctx, q)
+	return s.listParts(ctx, q, how)
+}
+
+// listing is how rows are listed.
+type listing struct {
+	sql    string
+	plan   string // goes before it
+	index  string // as in [storage.ListPage]
+	all    bool   // the statement reads only rows that the query selects apart from q.Where
+	sorts  bool   // the server reads all rows of a part, to sort them or because more conditions follow
+	states bool   // the statement reads rows of states that have not ended, and knows how many of them there are
+}
+
+// listing returns how the rows of q are listed.
+func (s *Store) listing(q storage.ListQuery) listing {
+	inError, ofTypes := isInError(q.States), len(q.Types) > 0
+	switch {
+	case q.Key != "" && !q.Scattered:
+		return listing{sql: s.sql.listKey, plan: plans, index: storage.IndexKey}
+	case q.Search != nil:
+		return listing{sql: s.sql.searches.of(q), plan: planSearch, index: searchNames(q.Search), sorts: true}
+	case q.Kinds != nil:
+		return listing{sql: s.sql.listKinds, plan: plans, index: storage.IndexKind, sorts: true, all: inError && !ofTypes && q.Key == ""}
+	case inError && ofTypes:
+		return listing{sql: s.sql.listErrorsOf, plan: plans, index: storage.IndexState, sorts: true, all: q.Key == ""}
+	}
+	how := listing{sql: s.sql.listAll, plan: planStream}
+	switch {
+	case inError:
+		how.sql, how.index, how.all = s.sql.listErrors, storage.IndexState, q.Key == ""
+	case len(q.States) > 0 && !slices.ContainsFunc(q.States, finished):
+		how.sql, how.index, how.states = s.sql.listLive, storage.IndexState, true
+	case len(q.Types) == 1 && q.Types[0] == task.WorkflowType:
+		how.sql, how.index, how.all = s.sql.listWorkflows, storage.IndexType, len(q.States) == 0 && q.Key == ""
+	case q.Before.IsZero() && len(q.States)+len(q.Types) > 0:
+		how.sql = s.sql.listSome
+	}
+	return how
+}
+
+// listParts reads the rows of a list. The server sends all rows among which q.Where selects, and reads all that it sorts: they are
+// read in parts that grow, since the first ones often suffice.
+func (s *Store) listParts(ctx context.Context, q storage.ListQuery, how listing) (all storage.ListPage, err error) {
+	if q.Where == nil && !how.sorts {
+		return s.list(ctx, q, how)
 	}
 	all.Next = q.Before
-	for size := listPart; ; size *= 4 {
+	for size := max(listPart, q.Limit); ; size *= 4 {
 		part := q
 		part.Before, part.Limit, part.Scan = all.Next, q.Limit-len(all.Tasks), min(size, q.Scan-all.Read)
-		page, err := s.list(ctx, part)
+		page, err := s.list(ctx, part, how)
 		if err != nil {
 			return storage.ListPage{}, err
 		}
@@ -42,52 +94,16 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.List
 }
 
 // list reads a part of a list by one query.
-func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
-	before := q.Before
-	if before.IsZero() {
-		for i := range before {
-			before[i] = 0xff
-		}
-	}
-	sql, states, types := s.sql.listAll, statesOf(q.Filter), typesOf(q.Filter)
-	var key []byte
-	if q.Key != "" {
-		key = []byte(q.Key)
-	}
-	index := storage.IndexState
-	switch {
-	case q.Key != "" && !q.Scattered:
-		sql, index = s.sql.listKey, storage.IndexKey
-	case q.Search != nil:
-		sql, index = s.sql.searches.of(q), searchNames(q.Search)
-	case q.Kinds != nil:
-		sql, index = s.sql.listKinds, storage.IndexKind
-	case len(q.States) == 0 || slices.ContainsFunc(q.States, finished):
-		index = ""
-	case ofTypesInError(q):
-		sql = s.sql.listErrorsOf
-	case isInError(q.States):
-		sql = s.sql.listErrors
-	default:
-		sql = s.sql.listLive
-	}
+func (s *Store) list(ctx context.Context, q storage.ListQuery, how listing) (page storage.ListPage, err error) {
 	hits := q.Limit
-	if q.Where != nil || q.Kinds != nil || q.Search != nil {
+	if q.Where != nil || (q.Kinds != nil || q.Search != nil) && !how.all {
 		hits = q.Scan
 	}
-	args := []any{before, min(q.Scan, math.MaxInt32), states, types, min(hits, math.MaxInt32), key}
-	if q.Search != nil && sql != s.sql.listKey {
-		args = append(args, searchArgs(q)...)
-	} else if index == storage.IndexKind {
-		args = append(args, bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.From) }), bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.To) }))
-	}
+	args := append(s.listArgs(q, hits), kindArgs(q, how)...)
 	more, below := false, false
 	err = s.again(ctx, "list", func() error {
-		page, more, below = storage.ListPage{Index: index}, false, false
+		page, more, below = storage.ListPage{Index: how.index}, false, false
 		var p pipe
-		if q.Search != nil {
-			p.add(nil, planSearch)
-		}
 		p.add(func(rows pgx.Rows) error {
 			r := reader{values: rows.RawValues()}
 			n, hit := int(r.int64()), r.sized(1)[0] != 0
@@ -102,9 +118,10 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 			if page.Next = t.ID; hit && q.Selects(t) {
 				page.Tasks = append(page.Tasks, t)
 			}
+			more = n == q.Scan && !hit // the server may leave out the row after it
 			return nil
-		}, sql, args...)
-		return s.browse(ctx, &p)
+		}, how.sql, args...)
+		return s.browseBy(ctx, &p, how.plan)
 	})
 	if !more || below {
 		page.Next = task.ID{}
@@ -112,14 +129,37 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	return page, err
 }
 
+// listArgs returns the arguments that all lists have. hits is how many rows the server sends at most.
+func (s *Store) listArgs(q storage.ListQuery, hits int) []any {
+	before := q.Before
+	if before.IsZero() {
+		for i := range before {
+			before[i] = 0xff
+		}
+	}
+	var key []byte
+	if q.Key != "" {
+		key = []byte(q.Key)
+	}
+	return []any{before, min(q.Scan, mostRows), statesOf(q.Filter), typesOf(q.Filter), min(hits, mostRows), key}
+}
+
+// kindArgs returns the arguments after these.
+func kindArgs(q storage.ListQuery, how listing) []any {
+	switch {
+	case how.index == storage.IndexKey:
+		return nil
+	case q.Search != nil:
+		return searchArgs(q)
+	case how.index == storage.IndexKind:
+		return []any{bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.From) }), bigints(q.Kinds, func(r task.KindRange) int64 { return kindNumber(r.To) })}
+	}
+	return nil
+}
+
 // isInError reports whether states are that of tasks in error alone.
 func isInError(states []task.State) bool {
 	return len(states) > 0 && !slices.ContainsFunc(states, func(s task.State) bool { return s != task.Error })
-}
-
-// ofTypesInError reports whether a list is of tasks in error of some types, and has no index that selects fewer rows.
-func ofTypesInError(q storage.ListQuery) bool {
-	return isInError(q.States) && len(q.Types) > 0 && q.Kinds == nil && q.Search == nil && (q.Key == "" || q.Scattered)
 }
 
 var _ storage.KeyFinder = (*Store)(nil)

@@ -64,9 +64,6 @@ func decodeSearch(v *reader) []task.SearchValue {
 	return values
 }
 
-// planSearch goes before a search: its plan depends on how frequent the values are, which a plan for any values does not know.
-const planSearch = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true)`
-
 // searchTexts are the parts of the statement of a search: pageSearch in selectList, and searchEnded.
 type searchTexts struct{ list, ended string }
 

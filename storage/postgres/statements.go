@@ -30,8 +30,9 @@ type statements struct {
 	dueOf, submitted, submittedOf                           string
 	listAll, listLive, listErrors, listKinds, countKinds    string
 	appendLogs, readLog, loggedTasks, removeLogs, trimLogs  string
-	listKey, listErrorsOf                                   string
+	listKey, listErrorsOf, listWorkflows, listSome          string
 	searches                                                searchTexts
+	entries                                                 entryTexts
 	count, fold                                             string
 	unclaimed, allUnclaimed, orphans, outdated              string
 	setting, setSetting, unset, swapSetting                 string
@@ -43,42 +44,8 @@ type statements struct {
 	eraseKeys                                               string
 }
 
-// firsts are the statements at the begin of a transaction: plans in a transaction of the caller, settings in one of the store,
-// by how it waits.
-type firsts struct {
-	plans    string
-	settings [len(lockPatience)]string
-}
-
-// plans goes before the statements that every task goes through, for the time of their transaction.
-// Their plans are made once, perhaps when the tables are still empty, and must be right later: by
-// index, whatever the statistics say.
-const plans = `
-select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
-	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
-
-// lockPatience is how long a transaction of the store waits for a lock, in milliseconds, by how it waits. The longest is
-// longer than the default of deadlock_timeout, so that deadlocks are reported as such there.
-var lockPatience = [...]int{directly: 2000, little: 250, least: 100, long: 2000, again: 20, whole: 2000}
-
-// settingsFor returns the first statements of a transaction of the store.
-func settingsFor(before string) (all [len(lockPatience)]string) {
-	for i, patience := range lockPatience {
-		all[i] = fmt.Sprintf("%s, set_config('lock_timeout', '%d', true)", before, patience)
-	}
-	return all
-}
-
-// keepSettings goes before plans, and restoreSettings after the statements, in a transaction of the
-// caller.
-const (
-	keepSettings = `
-select set_config('taskengine.' || name, current_setting(name), true)
-from unnest(array['plan_cache_mode', 'jit', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) name`
-	restoreSettings = `
-select set_config(name, current_setting('taskengine.' || name), true)
-from unnest(array['plan_cache_mode', 'jit', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) name`
-)
+// entryTexts are the statements that list rows by the entries of indexes, see entriesOf.
+type entryTexts struct{ submitted, submittedOf, waiting, both string }
 
 const selectLockTask = `
 select {narrow}, {heavy} from {task} where id = any($1::uuid[]) order by id for no key update`
@@ -315,7 +282,15 @@ select (select count(*) from added) + (select count(*) from changed) + (select c
 // statementsIn returns the statements for a schema.
 func statementsIn(name string) *statements {
 	fill := filler(name)
-	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
+	list := func(page string) string {
+		return fill(strings.NewReplacer("{page}", page, "{most}", "$5 + 2").Replace(selectList))
+	}
+	noMore := func(page, notes string) string {
+		return fill(strings.NewReplacer("{page}", page, "{most}", strings.ReplaceAll(noMore, "{notes}", notes)).Replace(selectList))
+	}
+	entries := func(of ...string) string {
+		return fill(strings.ReplaceAll(selectEntries, "{entries}", strings.Join(of, "\nunion all\n")))
+	}
 	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	holders := func(nobody string) string { return fill(strings.ReplaceAll(selectHolders, "{nobody}", nobody)) }
@@ -332,7 +307,11 @@ func statementsIn(name string) *statements {
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
 		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
-		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), listErrorsOf: list(pageErrorsOf), listKinds: list(pageKinds), listKey: list(pageKey), searches: searchTexts{list(pageSearch), fill(searchEnded)}, countKinds: fill(selectKinds),
+		listAll: list(pageAll), listSome: noMore(pageAll, "{tally_now}"), listLive: noMore(pageLive, "(select * from {tally} where keep is null) live"), listWorkflows: list(pageWorkflows), listErrors: list(pageErrors), listErrorsOf: list(pageErrorsOf), listKinds: list(pageKinds), listKey: list(pageKey), searches: searchTexts{list(pageSearch), fill(searchEnded)}, countKinds: fill(selectKinds),
+		entries: entryTexts{
+			submitted: entries(entriesReady, entriesBehind), submittedOf: entries(entriesReadyOf, entriesBehind),
+			waiting: entries(entriesDue), both: entries(entriesReady, entriesBehind, entriesDue),
+		},
 		appendLogs: fill(appendLogs), readLog: fill(selectLog), loggedTasks: fill(selectLogged), removeLogs: fill(removeLogs), trimLogs: fill(trimLogs),
 		count: fill(selectCount), fold: fill(foldTally),
 		setting:     fill("select value from {engine_setting} where name = $1"),
@@ -365,7 +344,7 @@ func filler(name string) func(string) string {
 	for n := 1; n < 10; n++ { // is the row's shard in a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard) = 1)", n))
 	}
-	parts := strings.NewReplacer("{inherited}", inherited, "{done}", done, "{unfollowed}", unfollowed).Replace
+	parts := strings.NewReplacer("{workflow}", "type = '"+task.WorkflowType+"'::bytea", "{inherited}", inherited, "{done}", done, "{unfollowed}", unfollowed).Replace
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
 	return func(sql string) string { return names(own(parts(sql))) }
 }

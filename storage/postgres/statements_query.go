@@ -105,7 +105,7 @@ select c.n from unnest($1::uuid[], $2::bigint[]) with ordinality c (id, version,
 where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = $3)`
 
 // The answer has the rows that match, and the last two rows of the page. Its order is that of the window, so that the server stops reading at the
-// limit: it does not know that n has that order.
+// limit: it does not know that n has that order. {most} is $5 + 2, or less if no more rows can match.
 const selectList = `
 with page as ({page}),
 numbered as (
@@ -113,7 +113,36 @@ numbered as (
 	from page)
 select n, hit, {narrow} from numbered
 where hit or n >= $2
-order by id desc limit $5 + 2`
+order by id desc limit {most}`
+
+// noMore is a limit after which no rows match: the notes of the same moment say how many there are. {notes} is those of the rows that the page may have.
+const noMore = `(
+	select greatest(least(coalesce(sum(n), 0), $5 + 2), 0)::bigint from {notes} where state = any($3::smallint[]) and ($4::bytea[] is null or type = any($4)))`
+
+// The rows of the states $3 and the types $4 by indexes that are in another order: {entries} has at most $7 + 1 entries of each. If there are more than $7 in
+// all, the answer is one row, which says so.
+const selectEntries = `
+with entries as materialized ({entries}),
+few as (select count(*) <= $7 as are from entries),
+page as (
+	select p.* from (
+		select distinct id from entries
+		where id < $1 and state = any($3::smallint[]) and ($4::bytea[] is null or type = any($4)) and (select are from few)
+		order by id desc limit least($2::integer, $5) + 1) e
+	join {task} p on p.id = e.id
+	where $6::bytea is null or p.key = $6)
+select few.are, {narrow} from few left join page on true
+order by id desc`
+
+// The entries of each index, in its order, so that no more are read.
+const (
+	entriesReady   = `(select id, state, type from {task} where queued order by type, grp, priority, ready_at, seq limit $7 + 1)`
+	entriesReadyOf = `
+	(select t.id, t.state, t.type from (select distinct one as of from unnest($4::bytea[]) as o (one)) k cross join lateral (
+		select id, state, type from {task} t where t.queued and t.type = k.of order by t.grp, t.priority, t.ready_at, t.seq limit $7 + 1) t)`
+	entriesBehind = `(select id, state, type from {task} where turn = 1 order by ordering_key, ready_at, seq limit $7 + 1)`
+	entriesDue    = `(select id, state, type from {task} where due_state = 1 order by due_at, id limit $7 + 1)`
+)
 
 const pageAll = `
 	(select {narrow} from {task} where id < $1 order by id desc limit $2 + 1)
@@ -122,6 +151,12 @@ const pageAll = `
 	order by id desc limit $2 + 1`
 
 const pageLive = `select {narrow} from {task} where id < $1 order by id desc limit $2 + 1`
+
+const pageWorkflows = `
+	(select {narrow} from {task} where {workflow} and id < $1 order by id desc limit $2 + 1)
+	union all
+	(select {narrow} from {ended} where {workflow} and id < $1 order by id desc limit $2 + 1)
+	order by id desc limit $2 + 1`
 
 const pageErrors = `select {narrow} from {task} where due_state = 5 and id < $1 order by id desc limit $2 + 1`
 

@@ -130,13 +130,16 @@ func (v *verbs) read(ctx context.Context, p *pipe) error {
 }
 
 // browse sends p. Its statements may read whole tables.
-func (v *verbs) browse(ctx context.Context, p *pipe) error {
+func (v *verbs) browse(ctx context.Context, p *pipe) error { return v.browseBy(ctx, p, planBrowse) }
+
+// browseBy is browse with other settings of the planner.
+func (v *verbs) browseBy(ctx context.Context, p *pipe, settings string) error {
 	ctx, cancel := context.WithTimeout(ctx, browsePatience)
 	defer cancel()
 	if v.tx != nil {
 		return v.tx.do(ctx, p)
 	}
-	return v.store.pool.SendBatch(ctx, &p.batch).Close()
+	return v.store.pool.SendBatch(ctx, after(p, settings)).Close()
 }
 
 // after returns the statements of p after others.

@@ -181,9 +181,9 @@ var inspectCases = []testCase{
 
 // mixture inserts rows of all states and several types, and returns them by age.
 func (f *fixture) mixture() []*task.Task {
-	types := []string{"mail", "payout", "\x00", "mai"}
+	types := []string{"mail", "payout", "\x00", "mai", task.WorkflowType}
 	ts := f.rows(60, task.Waiting, func(i int, t *task.Task) {
-		t.State, t.Type = task.States()[i%7], types[i%4]
+		t.State, t.Type = task.States()[i%7], types[i%5]
 		if i%3 == 0 {
 			t.NextEventAt = at(-i)
 		}
@@ -203,6 +203,14 @@ func filters() []storage.Filter {
 		{States: []task.State{task.Error, task.Error}, Types: []string{"mail", "mail"}},
 		{States: []task.State{task.Processing, task.Submitted, task.Waiting}},
 		{States: []task.State{task.Submitted, task.Waiting}, Types: []string{"payout", "mai", "nobody's"}},
+		{States: []task.State{task.Submitted}},
+		{States: []task.State{task.Submitted}, Types: []string{"mail", "\x00", "mail"}},
+		{States: []task.State{task.Waiting}},
+		{States: []task.State{task.Processing}, Types: []string{"payout"}},
+		{States: []task.State{task.Failed}},
+		{Types: []string{task.WorkflowType}},
+		{States: []task.State{task.Waiting, task.Cancelled, task.Done}, Types: []string{task.WorkflowType}},
+		{States: []task.State{task.Submitted}, Types: []string{task.WorkflowType}},
 		{States: []task.State{0}},
 		{Types: []string{"nobody's"}},
 	}

@@ -64,6 +64,9 @@ create index task_kind_at on {schema}.task (kind, type, kind_at, id) where kind 
 create index task_error on {schema}.task (id) where due_state = 5;
 create index task_error_type on {schema}.task (type, id) where due_state = 5;
 
+-- Workflows, for lists.
+create index task_workflow on {schema}.task (id) where type = 'taskengine.workflow'::bytea;
+
 -- Tasks with search attributes, by the hashes of their values.
 create index task_search on {schema}.task using gin (search) where search is not null;
 
@@ -81,6 +84,7 @@ create table {schema}.ended (
 	keep     integer not null
 ) partition by list (keep);
 alter table {schema}.ended add primary key (id, ended_at, keep);
+create index ended_workflow on {schema}.ended (id) where type = 'taskengine.workflow'::bytea;
 create index ended_search on {schema}.ended using gin (search) where search is not null;
 
 -- Tasks that have ended and whose own partition of ended is missing: nothing that ends a task makes tables, so that nobody
