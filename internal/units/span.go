@@ -25,3 +25,17 @@ func Span(d time.Duration) string {
 	days := d.Round(time.Hour) / (24 * time.Hour)
 	return fmt.Sprintf("%s%dd%dh", sign, days, (d.Round(time.Hour)-days*24*time.Hour)/time.Hour)
 }
+
+// Brief writes a duration by its largest unit, rounded down, such as "12m" or "2d". A negative one is "0s".
+func Brief(d time.Duration) string {
+	d = max(0, d)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}

@@ -150,7 +150,7 @@ func TestTablesAreForPeople(t *testing.T) {
 		t.Errorf("the task is shown as\n%s", id)
 	}
 	list := n.ok(t, "task", "list")
-	if lines := strings.Split(list, "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "ID  ") || !strings.Contains(lines[1], "echo  done") {
+	if lines := strings.Split(list, "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "ID  ") || !strings.Contains(lines[1], "done   echo") {
 		t.Errorf("the list is\n%s", list)
 	}
 	if count := n.ok(t, "task", "count"); count != "TYPE  STATE  COUNT\necho  done   1" {

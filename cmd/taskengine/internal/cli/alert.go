@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -14,11 +15,16 @@ import (
 
 // showSilences writes silences as rows.
 func (a *app) showSilences(all ...*taskenginev1.AlertSilence) error {
+	return a.printSheets(a.silenceSheet(all))
+}
+
+func (a *app) silenceSheet(all []*taskenginev1.AlertSilence) sheet {
+	now := time.Now()
 	rows := make([][]string, len(all))
 	for i, s := range all {
-		rows[i] = []string{s.GetId(), s.GetRule(), labelWords(s.GetLabels()), when(s.GetUntil()), s.GetBy(), s.GetComment()}
+		rows[i] = []string{s.GetId(), s.GetRule(), labelWords(s.GetLabels()), a.moment(s.GetUntil(), now), s.GetBy(), s.GetComment()}
 	}
-	return a.printTable([]string{"SILENCE", "RULE", "LABELS", "UNTIL", "BY", "COMMENT"}, rows, "BY", "LABELS")
+	return sheet{head: []string{"SILENCE", "RULE", "LABELS", "UNTIL", "BY", "COMMENT"}, rows: rows, spare: []string{"BY", "LABELS"}}
 }
 
 // labelWords writes labels as the arguments of a silence.

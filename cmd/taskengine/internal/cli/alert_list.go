@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,22 +37,16 @@ func (a *app) showAlerts(res *taskenginev1.ListAlertsResponse) error {
 	for i, one := range res.GetAlerts() {
 		rows[i] = []string{one.GetRule(), one.GetStatus(), age(now, one.GetSince()), one.GetSummary(), alertWords(one)}
 	}
-	if err := a.printTable([]string{"RULE", "STATUS", "SINCE", "ALERT", "TOLD"}, rows); err != nil {
-		return err
-	}
+	sheets := []sheet{{head: []string{"RULE", "STATUS", "SINCE", "ALERT", "TOLD"}, rows: rows}}
 	if len(res.GetSilences()) > 0 {
-		fmt.Fprintln(a.stdout)
-		if err := a.showSilences(res.GetSilences()...); err != nil {
-			return err
-		}
+		sheets = append(sheets, a.silenceSheet(res.GetSilences()))
 	}
 	if len(res.GetUnsent()) == 0 {
-		return nil
+		return a.printSheets(sheets...)
 	}
-	fmt.Fprintln(a.stdout)
 	rows = make([][]string, len(res.GetUnsent()))
 	for i, one := range res.GetUnsent() {
 		rows[i] = []string{one.GetTarget(), age(now, one.GetAt()), one.GetRule(), one.GetSummary()}
 	}
-	return a.printTable([]string{"UNSENT TO", "AGE", "RULE", "ALERTS"}, rows)
+	return a.printSheets(append(sheets, sheet{head: []string{"UNSENT TO", "AGE", "RULE", "ALERTS"}, rows: rows})...)
 }

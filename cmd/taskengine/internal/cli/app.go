@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"text/template"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,7 @@ type app struct {
 	stdout, stderr io.Writer
 	outTTY, errTTY bool
 	width          func() int // columns of the terminal that is the standard output
+	height         func() int // its lines
 	env            func(string) (string, bool)
 	ids            *task.IDs
 
@@ -41,6 +43,10 @@ type app struct {
 	encryption encryptionFlags
 	tokenFile  string // --token-file
 	output     output // --output
+	table      tableFlags
+
+	template  *template.Template // of output, when it was needed; owned by the command, as documents
+	documents int                // documents of YAML that were written
 }
 
 func fromOS() *app {
@@ -49,7 +55,7 @@ func fromOS() *app {
 	return &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
-		width: terminalWidth, env: os.LookupEnv, ids: task.NewIDs(seed),
+		width: terminalWidth, height: terminalHeight, env: os.LookupEnv, ids: task.NewIDs(seed),
 	}
 }
 
@@ -61,6 +67,16 @@ func terminalWidth() int {
 		return usual
 	}
 	return width
+}
+
+// terminalHeight returns how many lines the terminal has that is the standard output.
+func terminalHeight() int {
+	const usual = 24
+	_, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || height < 1 {
+		return usual
+	}
+	return height
 }
 
 // run runs the subcommand that args name and returns the exit code.

@@ -23,10 +23,13 @@ func newBulkList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if err := a.showJobs(res.GetJobs()...); err != nil {
+					return err
+				}
 				if res.GetNextPageToken() != "" {
 					a.note("there may be more; --limit shows them")
 				}
-				return a.showJobs(res.GetJobs()...)
+				return nil
 			})
 		},
 	}

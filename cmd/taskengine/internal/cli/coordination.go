@@ -122,7 +122,7 @@ func (a *app) showCoordination(records []coordination.Record) error {
 	if a.json() || len(records) == 0 {
 		return nil
 	}
-	return a.printTable([]string{"DATABASE", "COORDINATION", "WHERE", "ID"}, rows)
+	return a.printSheets(sheet{head: []string{"DATABASE", "COORDINATION", "WHERE", "ID"}, rows: rows, foreign: true})
 }
 
 type coordinationJSON struct {

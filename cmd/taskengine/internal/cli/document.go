@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
@@ -60,6 +61,7 @@ begin with --prefix. With -o json, each is one line.`,
 
 // listDocuments shows at most limit of the documents that a request selects; 0 is all.
 func (a *app) listDocuments(ctx context.Context, c *client, req *taskenginev1.ListDocumentsRequest, limit int) error {
+	req = proto.CloneOf(req) // the next look begins anew
 	var rows []*taskenginev1.Document
 	for left := limit; ; {
 		req.Limit = server.MaxList
@@ -80,21 +82,26 @@ func (a *app) listDocuments(ctx context.Context, c *client, req *taskenginev1.Li
 			break
 		}
 		if limit > 0 && left <= 0 {
-			a.note("there are more; --after %s shows the next ones", req.PageToken)
 			break
 		}
 	}
-	if a.json() {
-		return nil
+	if !a.json() {
+		if err := a.showDocumentRows(rows...); err != nil {
+			return err
+		}
 	}
-	return a.showDocumentRows(rows...)
+	if req.PageToken != "" {
+		a.note("there are more; --after %s shows the next ones", req.PageToken)
+	}
+	return nil
 }
 
 // showDocumentRows writes documents as rows.
 func (a *app) showDocumentRows(all ...*taskenginev1.Document) error {
+	now := time.Now()
 	rows := make([][]string, len(all))
 	for i, d := range all {
-		rows[i] = []string{d.GetKey(), strconv.FormatUint(d.GetVersion(), 10), strconv.FormatUint(uint64(d.GetSize()), 10), when(d.GetUpdatedAt()), when(d.GetExpiresAt())}
+		rows[i] = []string{d.GetKey(), strconv.FormatUint(d.GetVersion(), 10), strconv.FormatUint(uint64(d.GetSize()), 10), a.moment(d.GetUpdatedAt(), now), a.moment(d.GetExpiresAt(), now)}
 	}
 	return a.printTable([]string{"KEY", "VERSION", "BYTES", "UPDATED", "EXPIRES"}, rows, "EXPIRES")
 }

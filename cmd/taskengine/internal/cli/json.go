@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -134,8 +135,16 @@ func bytesToJSON(b []byte) (json.RawMessage, string) {
 // printMessage writes a message of the API as one line of JSON.
 func (a *app) printMessage(m proto.Message) error { return printMessages(a, []proto.Message{m}) }
 
-// printMessages writes messages of the API, each as one line of JSON.
+// printMessages writes messages of the API, each as one line of JSON, or in another form.
 func printMessages[M proto.Message](a *app, all []M) error {
+	if a.output.isMade() {
+		for _, m := range all {
+			if err := a.printJSON(a.formOf(m)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var lines []byte
 	for _, m := range all {
 		var err error
@@ -148,9 +157,32 @@ func printMessages[M proto.Message](a *app, all []M) error {
 	return err
 }
 
-// printJSON writes a value as one line of JSON.
+// formOf returns a message for a form other than JSON. A template finds its text also where that is empty.
+func (a *app) formOf(m proto.Message) jsonObject {
+	o := messageJSON(m)
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for i := 0; i < fields.Len() && !a.output.takesMore(); i++ {
+		f := fields.Get(i)
+		isText := f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap()
+		if isText && !slices.ContainsFunc(o, func(has jsonField) bool { return has.name == string(f.Name()) }) {
+			o.set(string(f.Name()), "")
+		}
+	}
+	return o
+}
+
+// printJSON writes a value as one line of JSON, or in another form.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(terminal.JSONWriter(a.stdout))
+	if !a.output.isMade() {
+		e := json.NewEncoder(terminal.JSONWriter(a.stdout))
+		e.SetEscapeHTML(false)
+		return e.Encode(v)
+	}
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	return a.printForm(line.Bytes())
 }

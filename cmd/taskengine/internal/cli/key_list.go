@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/server"
@@ -35,6 +36,7 @@ head of a key that is stopped by an error is in this state: --state error lists 
 
 // listKeys shows at most limit keys.
 func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeysRequest, limit int) error {
+	req = proto.CloneOf(req) // the next look begins anew
 	var keys []*taskenginev1.OrderingKey
 	for left := limit; left > 0; {
 		req.Limit = uint32(min(left, server.MaxList))
@@ -53,13 +55,15 @@ func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeys
 			break
 		}
 	}
+	if !a.json() {
+		if err := a.showKeyRows(keys); err != nil {
+			return err
+		}
+	}
 	if req.GetPageToken() != "" {
 		a.note("there are more; --limit shows more, and --after %s the next ones", req.GetPageToken())
 	}
-	if a.json() {
-		return nil
-	}
-	return a.showKeyRows(keys)
+	return nil
 }
 
 // showKeyRows writes ordering keys as rows.

@@ -21,7 +21,7 @@ func newRoot(a *app) *cobra.Command {
 
 "taskengine run" is a node. The other commands speak with one.
 
-` + exitCodesHelp,
+` + exitCodesHelp(),
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
@@ -36,7 +36,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "the address of the node's API: host:port, a URL or unix:PATH, with commas between several nodes; the first one that accepts a connection is used; TASKENGINE_ADDRESS sets it, too")
 	a.encryption.add(flags, a)
 	flags.StringVar(&a.tokenFile, "token-file", "", "file of the token that the node wants; without it, the token is that of TASKENGINE_TOKEN")
-	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
+	flags.VarP(&a.output, "output", "o", "how to show data: table, wide (all columns), name, json, yaml, or template=TEXT")
 	root.AddCommand(
 		newRun(a), newDev(a), newTestServer(a),
 		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigDiff(a), newConfigApply(a), newConfigSchema(a)),
@@ -74,6 +74,10 @@ func newRoot(a *app) *cobra.Command {
 		newVersion(a),
 	)
 	nameArguments(root)
+	a.addTableFlags(root)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(a.printUsage)
+	root.SetHelpFunc(a.printHelp)
 	return root
 }
 
@@ -106,21 +110,3 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	return fmt.Errorf("%s has no command %q; %s", cmd.CommandPath(), args[0], advice)
 }
-
-const exitCodesHelp = `Exit codes:
-  0  ok
-  1  failure: the store cannot be opened, has failed or is not well, its tables are not
-     as they should be, a copy is not the same, a node is not ready, or a task that was
-     waited for did not end done
-  2  usage: the command line, or a request, makes no sense
-  3  the configuration is invalid
-  4  there is no such task, document, ordering key, limit, schedule, silence, token or target of
-     alerts
-  5  conflict: the task, the document, the limit or the schedule has changed
-  6  not allowed: by the state of the task, or by the token
-  7  the node cannot be reached or is stopping, or the time is over
-  8  the backlog of a type is full, also after waiting for room: nothing was added
-  9  the task is later than max_lateness of its type allows: it was not added
-  10 the answer is printed and may lack something: a node did not answer
-  130, 143  a node was interrupted or terminated twice: it did not wait for its tasks;
-     or another command was, once`

@@ -51,10 +51,11 @@ func (a *app) showScheduleRows(schedules ...*taskenginev1.Schedule) error {
 	if a.json() {
 		return printMessages(a, schedules)
 	}
+	now := time.Now()
 	rows := make([][]string, len(schedules))
 	for i, s := range schedules {
 		rows[i] = []string{
-			s.GetName(), addsWords(s.GetDefinition().GetTask()), whenWords(s.GetDefinition()), when(s.GetNext()), when(s.GetLast().GetTime()),
+			s.GetName(), addsWords(s.GetDefinition().GetTask()), whenWords(s.GetDefinition()), a.moment(s.GetNext(), now), a.moment(s.GetLast().GetTime(), now),
 			fmt.Sprint(s.GetFires()), fmt.Sprint(s.GetMissed()), fmt.Sprint(s.GetOverlapped()), yesNo(s.GetPaused() != nil), s.GetError(),
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/server"
@@ -36,6 +37,7 @@ the flags select. With -o json, each is one line.`,
 
 // listSchedules shows at most limit of the schedules that a request selects; 0 is all.
 func (a *app) listSchedules(ctx context.Context, c *client, of *taskenginev1.ListSchedulesRequest, limit int) error {
+	of = proto.CloneOf(of) // the next look begins anew
 	var rows []*taskenginev1.Schedule
 	for left := limit; ; {
 		of.Limit = server.MaxList
@@ -56,14 +58,18 @@ func (a *app) listSchedules(ctx context.Context, c *client, of *taskenginev1.Lis
 			break
 		}
 		if limit > 0 && left <= 0 {
-			a.note("there are more; --after %s shows the next ones", of.PageToken)
 			break
 		}
 	}
-	if a.json() {
-		return nil
+	if !a.json() {
+		if err := a.showScheduleRows(rows...); err != nil {
+			return err
+		}
 	}
-	return a.showScheduleRows(rows...)
+	if of.PageToken != "" {
+		a.note("there are more; --after %s shows the next ones", of.PageToken)
+	}
+	return nil
 }
 
 // allSchedules returns the schedules of a node with names that begin with prefix, by name.

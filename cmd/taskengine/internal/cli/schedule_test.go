@@ -291,7 +291,7 @@ func TestAScheduleOfAConfigurationIsPreviewedWithoutANode(t *testing.T) {
 		t.Errorf("in spring it writes\n%s%s", r.stdout, r.stderr)
 	}
 	want = `TIME                  LOCAL                      CLOCK CHANGE
-2026-10-25T00:30:00Z  2026-10-25T02:30:00+02:00  
+2026-10-25T00:30:00Z  2026-10-25T02:30:00+02:00
 2026-10-25T01:30:00Z  2026-10-25T02:30:00+01:00  the second time: the clock is put back
 `
 	if r := preview("nightly", "--from", "2026-10-25T00:00:00Z", "--count", "2"); r.stdout != want {

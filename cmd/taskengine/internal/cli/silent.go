@@ -6,12 +6,12 @@ import (
 )
 
 // partial says which nodes did not answer, and returns the exit code of an answer that may lack something; nil if all have
-// answered. With JSON the last line of a list says so, too.
+// answered. With JSON and YAML the last line of a list says so, too.
 func (a *app) partial(silent []*taskenginev1.SilentNode, isList bool) error {
 	if len(silent) == 0 {
 		return nil
 	}
-	if a.json() && isList {
+	if a.output.takesMore() && isList {
 		if err := a.printJSON(messageJSON(&taskenginev1.ListWorkersResponse{Silent: silent}).without("workers")); err != nil {
 			return err
 		}

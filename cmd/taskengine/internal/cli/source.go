@@ -115,6 +115,10 @@ func (a *app) showSourceRows(sources ...*taskenginev1.Source) error {
 	if a.json() {
 		return printMessages(a, sources)
 	}
+	return a.printSheets(sourceSheet(sources))
+}
+
+func sourceSheet(sources []*taskenginev1.Source) sheet {
 	rows := make([][]string, len(sources))
 	for i, s := range sources {
 		rows[i] = []string{
@@ -122,8 +126,10 @@ func (a *app) showSourceRows(sources ...*taskenginev1.Source) error {
 			fmt.Sprint(s.GetTasks()), fmt.Sprint(s.GetUnreadable()), fmt.Sprint(s.GetSkipped()), fmt.Sprint(s.GetLost()), yesNo(s.GetPaused() != nil), s.GetProblem(),
 		}
 	}
-	return a.printTable([]string{"SOURCE", "TOPICS", "LAG", "READING", "RECORDS", "TASKS", "UNREADABLE", "SKIPPED", "LOST", "PAUSED", "PROBLEM"}, rows,
-		"SKIPPED", "RECORDS", "TOPICS", "LOST", "UNREADABLE")
+	return sheet{
+		head: []string{"SOURCE", "TOPICS", "LAG", "READING", "RECORDS", "TASKS", "UNREADABLE", "SKIPPED", "LOST", "PAUSED", "PROBLEM"}, rows: rows,
+		spare: []string{"SKIPPED", "RECORDS", "TOPICS", "LOST", "UNREADABLE"},
+	}
 }
 
 // topicWords names the topics of a source.

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -23,24 +21,26 @@ func newSourceList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if len(slices.GetSources()) == 0 || len(res.GetSources()) > 0 {
-					if err := a.showSourceRows(res.GetSources()...); err != nil || len(slices.GetSources()) == 0 {
-						return err
-					}
-					if _, err := fmt.Fprint(a.stdout, a.gap()); err != nil {
-						return err
-					}
-				}
-				return a.showSliceSourceRows(slices.GetSources()...)
+				return a.showAllSources(res.GetSources(), slices.GetSources())
 			})
 		},
 	}
 }
 
-// gap returns the text between two tables.
-func (a *app) gap() string {
+// showAllSources writes the sources of both kinds.
+func (a *app) showAllSources(topics []*taskenginev1.Source, slices []*taskenginev1.SliceSource) error {
 	if a.json() {
-		return ""
+		if err := printMessages(a, topics); err != nil {
+			return err
+		}
+		return printMessages(a, slices)
 	}
-	return "\n"
+	var sheets []sheet
+	if len(topics) > 0 || len(slices) == 0 {
+		sheets = append(sheets, sourceSheet(topics))
+	}
+	if len(slices) > 0 {
+		sheets = append(sheets, sliceSourceSheet(slices))
+	}
+	return a.printSheets(sheets...)
 }

@@ -163,6 +163,10 @@ func (a *app) showSliceSourceRows(sources ...*taskenginev1.SliceSource) error {
 	if a.json() {
 		return printMessages(a, sources)
 	}
+	return a.printSheets(sliceSourceSheet(sources))
+}
+
+func sliceSourceSheet(sources []*taskenginev1.SliceSource) sheet {
 	rows := make([][]string, len(sources))
 	for i, s := range sources {
 		rows[i] = []string{
@@ -170,7 +174,10 @@ func (a *app) showSliceSourceRows(sources ...*taskenginev1.SliceSource) error {
 			fmt.Sprint(s.GetStopped()), fmt.Sprint(s.GetPaused()), fmt.Sprint(s.GetProblems()), s.GetProblem(),
 		}
 	}
-	return a.printTable([]string{"SOURCE", "TYPE", "PLATFORMS", "LOW-WATER", "LAG", "RUNNING", "FAILED", "STOPPED", "PAUSED", "PROBLEMS", "PROBLEM"}, rows, "TYPE", "RUNNING")
+	return sheet{
+		head: []string{"SOURCE", "TYPE", "PLATFORMS", "LOW-WATER", "LAG", "RUNNING", "FAILED", "STOPPED", "PAUSED", "PROBLEMS", "PROBLEM"}, rows: rows,
+		spare: []string{"TYPE", "RUNNING"},
+	}
 }
 
 // showPlatformRows writes platforms as rows.

@@ -178,11 +178,11 @@ task       t0
 problem    no topic returns
 
 TOPIC   PARTITION  POSITION  END  LAG  NODE  TASKS  UNREADABLE  SKIPPED  MESSAGE
-orders  0          3         10   7    n1    6      3           1        
+orders  0          3         10   7    n1    6      3           1
 orders  1          0         ?    ?    -     0      0           0        no broker answers
 `,
 		"list": `SOURCE  TOPICS          LAG  READING  RECORDS  TASKS  UNREADABLE  SKIPPED  LOST  PAUSED  PROBLEM
-all     pattern a.*     ?    0 of 0   0        0      0           0        0     no      
+all     pattern a.*     ?    0 of 0   0        0      0           0        0     no
 orders  orders,returns  7    1 of 2   10       6      3           1        20    yes     no topic returns
 `,
 		"seek orders --begin": `TOPIC   PARTITION  FROM  TO  READS

@@ -5,135 +5,151 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rivo/uniseg"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
-const (
-	columnGap   = 2
-	columnLeast = 8 // columns of a narrow terminal; text is not cut below that
-)
+// sheet is a table: rows under headings. All tables of the program are written by [app.printSheets].
+type sheet struct {
+	head []string
+	rows [][]string // as many cells each as head has
 
-// idColumns are the headings of columns with ids. They are never cut, so that they can be copied.
-var idColumns = []string{"ID", "HEAD", "SILENCE", "WORKER"}
+	spare []string // the columns that a terminal without room for all leaves out, in their order
+	wide  []string // the columns that only -o wide and --columns show
 
-// printTable writes rows in columns. On a terminal they are cut to its width, except ids, and states
-// have colours. If the terminal is too narrow for that, columns without a value are left out, and then
-// the spare columns, in their order.
+	foreign bool // the ids in it are not those of tasks
+}
+
+// printTable writes a table whose columns are all shown where there is room.
 func (a *app) printTable(head []string, rows [][]string, spare ...string) error {
-	cells := make([][]string, 0, len(rows)+1)
-	for _, row := range append([][]string{head}, rows...) {
-		clear := make([]string, len(row))
-		for i, c := range row {
-			if clear[i] = clean(c); c == "" && i < len(row)-1 {
-				clear[i] = "-"
-			}
-		}
-		cells = append(cells, clear)
+	return a.printSheets(sheet{head: head, rows: rows, spare: spare})
+}
+
+// printSheets writes tables with an empty line between them.
+//
+// On a terminal, no line is wider than that: ids of tasks are shortened, columns without a value are left out, and then the
+// spare columns, and text is cut. Nothing of that is done if the standard output is no terminal, or with -o wide. With
+// --columns, tables that have none of these columns are not written.
+func (a *app) printSheets(all ...sheet) error {
+	all, err := a.table.choose(all)
+	if err != nil {
+		return err
 	}
-	widths := columnWidths(cells)
-	if a.outTTY {
-		width := a.width()
-		for _, i := range leftOut(cells, widths, width, spare) {
-			widths = slices.Delete(widths, i, i+1)
-			for n := range cells {
-				cells[n] = slices.Delete(cells[n], i, i+1)
+	for i, s := range all {
+		if i > 0 {
+			if _, err := fmt.Fprintln(a.stdout); err != nil {
+				return err
 			}
 		}
-		head = cells[0]
-		fit(widths, head, width)
+		if err := a.printGrid(a.gridOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gridOf returns the columns of a sheet that are shown.
+func (a *app) gridOf(s sheet) *grid {
+	g := &grid{foreign: s.foreign}
+	for i, name := range s.head {
+		if a.output != wide && a.table.columns == nil && slices.Contains(s.wide, name) {
+			continue
+		}
+		cells := make([]string, len(s.rows)+1)
+		cells[0] = name
+		for n, row := range s.rows {
+			cells[n+1] = clean(row[i])
+		}
+		g.columns = append(g.columns, &column{cells: cells, isID: slices.Contains(idColumns, name)})
+	}
+	for i, c := range g.columns {
+		if i < len(g.columns)-1 {
+			c.fill("-")
+		}
+		c.measure()
+	}
+	if a.outTTY && a.output != wide {
+		spare := s.spare
+		if a.table.columns != nil {
+			spare = nil
+		}
+		g.fit(a.width(), spare, a.table.columns == nil)
+	}
+	return g
+}
+
+// printGrid writes a table line by line.
+func (a *app) printGrid(g *grid) error {
+	if len(g.columns) == 0 {
+		return nil
 	}
 	var b strings.Builder
-	for n, row := range cells {
-		for i, c := range row {
-			shown := cut(c, widths[i])
-			if i < len(row)-1 {
-				shown += strings.Repeat(" ", widths[i]-uniseg.StringWidth(shown)+columnGap)
-			}
-			if n > 0 && head[i] == "STATE" {
-				shown = a.coloured(c, shown)
-			}
-			b.WriteString(shown)
+	for n := range g.columns[0].cells {
+		if n == 0 && a.table.noHeaders {
+			continue
 		}
-		b.WriteByte('\n')
+		var line strings.Builder
+		for i, c := range g.columns {
+			shown := cut(c.cells[n], c.width)
+			if i < len(g.columns)-1 {
+				shown += strings.Repeat(" ", c.width-widthOf(shown)+columnGap)
+			}
+			if n > 0 && c.cells[0] == "STATE" {
+				shown = a.coloured(c.cells[n], shown)
+			}
+			line.WriteString(shown)
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err
 }
 
-// leftOut returns the columns to omit so that the table fits the terminal, the last one first. Only
-// columns with a heading in spare may be omitted.
-func leftOut(cells [][]string, widths []int, terminal int, spare []string) (out []int) {
-	head, total := cells[0], -columnGap
-	for i, w := range widths {
-		if total += w + columnGap; !slices.Contains(idColumns, head[i]) {
-			total -= max(0, w-columnLeast) // it can be cut
-		}
-	}
-	leave := func(i int) {
-		if total > terminal && !slices.Contains(out, i) {
-			total -= min(widths[i], columnLeast) + columnGap
-			out = append(out, i)
-		}
-	}
-	for i := len(head) - 1; i > 0; i-- {
-		isEmpty := func(row []string) bool { return row[i] == "" || row[i] == "-" }
-		if len(cells) > 1 && !slices.ContainsFunc(cells[1:], func(row []string) bool { return !isEmpty(row) }) {
-			leave(i)
-		}
-	}
-	for _, name := range spare {
-		leave(slices.Index(head, name))
-	}
-	slices.SortFunc(out, func(a, b int) int { return b - a })
-	return out
+// tableFlags are the flags of commands that show tables.
+type tableFlags struct {
+	columns   []string // --columns; nil: as the command shows them
+	noHeaders bool     // --no-headers
 }
 
-// columnWidths returns how many columns of a terminal each column of a table needs.
-func columnWidths(rows [][]string) []int {
-	var widths []int
-	for _, row := range rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
+// choose returns the sheets that have columns of --columns, with these columns in their order.
+func (f *tableFlags) choose(all []sheet) (chosen []sheet, err error) {
+	if f.columns == nil {
+		return all, nil
+	}
+	if len(f.columns) == 0 {
+		return nil, exit.Errorf(exit.Usage, "--columns names no column")
+	}
+	unknown := slices.Clone(f.columns)
+	var names []string
+	for _, s := range all {
+		some := sheet{rows: make([][]string, len(s.rows)), foreign: s.foreign}
+		for _, wanted := range f.columns {
+			i := slices.IndexFunc(s.head, func(name string) bool { return columnName(name) == columnName(wanted) })
+			if i < 0 {
+				continue
 			}
-			widths[i] = max(widths[i], uniseg.StringWidth(c))
-		}
-	}
-	return widths
-}
-
-// fit takes from the widest columns until a table is not wider than the terminal, or nothing
-// can be cut.
-func fit(widths []int, head []string, terminal int) {
-	total := -columnGap
-	for _, w := range widths {
-		total += w + columnGap
-	}
-	for ; total > terminal; total-- {
-		widest := -1
-		for i, w := range widths {
-			if !slices.Contains(idColumns, head[i]) && w > columnLeast && (widest < 0 || w >= widths[widest]) {
-				widest = i
+			some.head = append(some.head, s.head[i])
+			for n, row := range s.rows {
+				some.rows[n] = append(some.rows[n], row[i])
 			}
+			unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == wanted })
 		}
-		if widest < 0 {
-			return
+		if some.head != nil {
+			chosen = append(chosen, some)
 		}
-		widths[widest]--
+		for _, name := range s.head {
+			names = append(names, columnName(name))
+		}
 	}
+	if len(unknown) > 0 {
+		return nil, exit.Errorf(exit.Usage, "--columns: there is no column %.40q; %s", unknown[0], suggest.Advice(columnName(unknown[0]), names))
+	}
+	return chosen, nil
 }
 
-// cut returns text that is not wider than width.
-func cut(text string, width int) string {
-	if uniseg.StringWidth(text) <= width {
-		return text
-	}
-	var b strings.Builder
-	used := 0
-	for g := uniseg.NewGraphemes(text); g.Next() && used+g.Width() < width; used += g.Width() {
-		b.WriteString(g.Str())
-	}
-	return b.String() + "…"
+// columnName returns a heading as --columns has it: ordering-key for ORDERING KEY.
+func columnName(heading string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "-", "_", "-").Replace(strings.TrimSpace(heading)))
 }
 
 // The colours of states, as parameters of a terminal.

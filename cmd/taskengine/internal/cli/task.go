@@ -15,20 +15,23 @@ import (
 
 // The subcommands of task share this output.
 
-var taskHead = []string{"ID", "TYPE", "STATE", "VERSION", "ATTEMPT", "AGE", "NEXT", "ERROR"}
+var (
+	taskHead = []string{"ID", "STATE", "TYPE", "KEY", "ORDERING KEY", "PRIORITY", "ATTEMPT", "VERSION", "NODE", "CREATED", "AGE", "NEXT", "ERROR"}
+	taskWide = []string{"ORDERING KEY", "PRIORITY", "ATTEMPT", "VERSION", "NODE", "CREATED"}
+)
 
 // nextOf shows when a task that waits goes on.
-func nextOf(t *taskenginev1.Task) string {
+func (a *app) nextOf(t *taskenginev1.Task, now time.Time) string {
 	if t.GetState() != "waiting" {
 		return ""
 	}
-	return when(t.GetNextEventAt())
+	return a.moment(t.GetNextEventAt(), now)
 }
 
-func taskRow(t *taskenginev1.Task, now time.Time) []string {
+func (a *app) taskRow(t *taskenginev1.Task, now time.Time) []string {
 	return []string{
-		t.GetId(), t.GetType(), t.GetState(), fmt.Sprint(t.GetVersion()), fmt.Sprint(t.GetAttempt()),
-		age(now, t.GetCreatedAt()), nextOf(t), t.GetError(),
+		t.GetId(), t.GetState(), t.GetType(), t.GetKey(), t.GetOrderingKey(), fmt.Sprint(t.GetPriority()), fmt.Sprint(t.GetAttempt()), fmt.Sprint(t.GetVersion()),
+		t.GetNode(), when(t.GetCreatedAt()), briefAge(t.GetCreatedAt(), now), a.nextOf(t, now), t.GetError(),
 	}
 }
 
@@ -37,14 +40,12 @@ func (a *app) showTasks(ts ...*taskenginev1.Task) error {
 	if a.json() {
 		return printMessages(a, ts)
 	}
+	now := time.Now()
 	rows := make([][]string, len(ts))
 	for i, t := range ts {
-		rows[i] = taskRow(t, time.Now())
-		if last := len(rows[i]) - 1; !a.outTTY { // a terminal has its width
-			rows[i][last] = short(rows[i][last], 60)
-		}
+		rows[i] = a.taskRow(t, now)
 	}
-	return a.printTable(taskHead, rows, "VERSION", "ATTEMPT", "NEXT")
+	return a.printSheets(sheet{head: taskHead, rows: rows, wide: taskWide})
 }
 
 // showTask writes everything about one task. priorityText returns the priority of a task, and the

@@ -55,12 +55,16 @@ func (a *app) editAll(ctx context.Context, c *client, ids []string, do func(ctx 
 	var changed []*taskenginev1.Task
 	var first error
 	for _, id := range ids {
-		t, err := do(ctx, c, id)
+		var t *taskenginev1.Task
+		whole, err := c.taskID(ctx, id)
+		if err == nil {
+			t, err = do(ctx, c, whole)
+			err = aboutTask(whole, err)
+		}
 		if err == nil {
 			changed = append(changed, t)
 			continue
 		}
-		err = aboutTask(id, err)
 		if len(ids) > 1 {
 			a.note("%s: %s", id, err)
 		}
@@ -107,7 +111,11 @@ func newTaskCancel(a *app) *cobra.Command {
 			return exit.Errorf(exit.Usage, "--tree is for one ID")
 		}
 		return a.with(func(c *client) error {
-			return a.cancelTree(cmd.Context(), c, &taskenginev1.CancelRequest{Id: args[0], Reason: e.reason, Tree: true})
+			id, err := c.taskID(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.cancelTree(cmd.Context(), c, &taskenginev1.CancelRequest{Id: id, Reason: e.reason, Tree: true})
 		})
 	}
 	return cmd

@@ -24,11 +24,16 @@ func newTaskErase(a *app) *cobra.Command {
 				return exit.Errorf(exit.Usage, "give either ID or --where")
 			case !isMany && len(args) == 0:
 				return exit.Errorf(exit.Usage, "ID is missing; want %s", cmd.UseLine())
-			case !isMany:
-				f.where = byIDs(args)
 			}
 			return a.with(func(c *client) error {
-				return a.orderBulk(cmd, c, &f, &taskenginev1.BulkOrder{Verb: "erase", Where: f.where, Types: f.types}, args...)
+				ids, err := c.taskIDs(cmd.Context(), args)
+				if err != nil {
+					return err
+				}
+				if !isMany {
+					f.where = byIDs(ids)
+				}
+				return a.orderBulk(cmd, c, &f, &taskenginev1.BulkOrder{Verb: "erase", Where: f.where, Types: f.types}, ids...)
 			})
 		},
 	}

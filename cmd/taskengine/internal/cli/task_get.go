@@ -24,9 +24,11 @@ func newTaskGet(a *app) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(func(c *client) error {
+			return a.with(func(c *client) (err error) {
 				if len(args) == 1 {
-					req.Id = args[0]
+					if req.Id, err = c.taskID(cmd.Context(), args[0]); err != nil {
+						return err
+					}
 				}
 				res, err := call(cmd.Context(), c, c.Get, req)
 				switch {

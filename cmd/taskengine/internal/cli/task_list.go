@@ -81,16 +81,18 @@ func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
 			}
 		}
 	}
+	if !a.json() {
+		if err := a.showTasks(rows...); err != nil {
+			return err
+		}
+	}
 	if p.token != "" {
 		a.note("there are more; --all or --limit show them")
 	}
 	if p.where != "" {
 		a.note("%s", howFound(p.read, p.total, p.index))
 	}
-	if a.json() {
-		return nil
-	}
-	return a.showTasks(rows...)
+	return nil
 }
 
 // pages goes through the pages of a list.

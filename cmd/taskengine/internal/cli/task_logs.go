@@ -27,7 +27,10 @@ With --follow, lines are shown as they come, until the task has ended, with any 
 node restarts, the command waits for it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(func(c *client) error {
+			return a.with(func(c *client) (err error) {
+				if args[0], err = c.taskID(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 				shown := make(map[uint32]bool)
 				var elsewhere []*taskenginev1.RanElsewhere
 				var silent []*taskenginev1.SilentNode
@@ -50,7 +53,7 @@ node restarts, the command waits for it.`,
 						return res.GetComplete(), nil
 					},
 				}
-				err := t.run(cmd.Context())
+				err = t.run(cmd.Context())
 				if err == nil && len(shown) == 0 {
 					a.note("the nodes that answer have no lines of the task: its handler has logged nothing there, or they are not kept any more")
 				}

@@ -30,15 +30,17 @@ dropped (the task does not wait for it), no_room (it cannot keep another one) or
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			req.Name = args[len(args)-1]
-			if len(args) == 2 {
-				req.Id = args[0]
-			}
 			if data != "" {
 				if req.Data, err = readData(data, a.stdin); err != nil {
 					return err
 				}
 			}
 			return a.with(func(c *client) error {
+				if len(args) == 2 {
+					if req.Id, err = c.taskID(cmd.Context(), args[0]); err != nil {
+						return err
+					}
+				}
 				res, err := call(cmd.Context(), c, c.Signal, req)
 				switch {
 				case err != nil && req.GetId() != "":

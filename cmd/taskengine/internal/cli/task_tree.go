@@ -22,7 +22,10 @@ func newTaskTree(a *app) *cobra.Command {
 		Short: "Show a task and the tasks below it: its children, their children, and so on",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(func(c *client) error {
+			return a.with(func(c *client) (err error) {
+				if args[0], err = c.taskID(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 				tree, err := readTree(cmd.Context(), c, args[0], limit)
 				if err != nil {
 					return aboutTask(args[0], err)
@@ -58,21 +61,21 @@ func (a *app) showTree(res *taskenginev1.TreeResponse, now time.Time) error {
 	if a.json() {
 		err = printMessages(a, res.GetTasks())
 	} else {
-		rows, head := make([][]string, len(res.GetTasks())), append([]string{"CHILD"}, taskHead...)
+		s := sheet{head: append([]string{"CHILD"}, taskHead...), rows: make([][]string, len(res.GetTasks())), wide: taskWide}
 		if slices.ContainsFunc(res.GetTasks(), func(one *taskenginev1.TreeTask) bool { return one.GetTask().GetAfter() != nil }) {
-			head = append(head, "AFTER")
+			s.head = append(s.head, "AFTER")
 		}
 		for i, one := range res.GetTasks() {
 			place := ""
 			if p := one.GetTask().GetParent(); p != nil && one.GetDepth() > 0 {
 				place = fmt.Sprintf("%s%s %d", strings.Repeat("  ", int(one.GetDepth())-1), p.GetName(), p.GetIndex())
 			}
-			rows[i] = append([]string{place}, taskRow(one.GetTask(), now)...)
-			if len(rows[i]) < len(head) {
-				rows[i] = append(rows[i], firstIDs(one.GetTask().GetAfter().GetTasks()))
+			s.rows[i] = append([]string{place}, a.taskRow(one.GetTask(), now)...)
+			if len(s.rows[i]) < len(s.head) {
+				s.rows[i] = append(s.rows[i], firstIDs(one.GetTask().GetAfter().GetTasks()))
 			}
 		}
-		err = a.printTable(head, rows, "VERSION", "ATTEMPT", "NEXT")
+		err = a.printSheets(s)
 	}
 	if err == nil && res.GetNextPageToken() != "" {
 		a.note("only %d tasks are shown: give a higher --limit, or the ID of a task below", len(res.GetTasks()))

@@ -46,8 +46,12 @@ It is 7 if the timeout is over before. If the node restarts, the command waits f
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
+				ids, err := c.taskIDs(cmd.Context(), args)
+				if err != nil {
+					return err
+				}
 				w := waiter{
-					client: c, timeout: time.Duration(timeout), req: &taskenginev1.WaitRequest{Ids: args, Type: typ}, say: a.patient(),
+					client: c, timeout: time.Duration(timeout), req: &taskenginev1.WaitRequest{Ids: ids, Type: typ}, say: a.patient(),
 				}
 				res, err := w.wait(cmd.Context())
 				if err != nil {

@@ -20,7 +20,10 @@ func newTaskWhy(a *app) *cobra.Command {
 		Short: "Show the reasons why a task does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(func(c *client) error {
+			return a.with(func(c *client) (err error) {
+				if args[0], err = c.taskID(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 				if tree {
 					w := &whyTree{a: a, c: c, history: history, limit: int(max(limit, 1)), seen: make(map[string]bool)}
 					return w.print(cmd.Context(), args[0])

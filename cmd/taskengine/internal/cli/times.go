@@ -107,6 +107,29 @@ func age(now time.Time, t *timestamppb.Timestamp) string {
 	return units.Span(now.Sub(t.AsTime()))
 }
 
+// briefAge shows how long ago something was by one unit.
+func briefAge(t *timestamppb.Timestamp, now time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return units.Brief(now.Sub(t.AsTime()))
+}
+
+// moment shows a time in a table: as the time between it and now or, with -o wide, as it is.
+func (a *app) moment(t *timestamppb.Timestamp, now time.Time) string {
+	if t == nil || a.output == wide {
+		return when(t)
+	}
+	switch ahead := t.AsTime().Sub(now); {
+	case ahead > 0:
+		return "in " + units.Brief(ahead+time.Second-1)
+	case ahead > -time.Second:
+		return "now"
+	default:
+		return units.Brief(-ahead) + " ago"
+	}
+}
+
 func when(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -115,8 +138,10 @@ func when(t *timestamppb.Timestamp) string {
 }
 
 // durationText writes a duration as configurations have it, such as 1h30m.
-func durationText(d *durationpb.Duration) string {
-	text := d.AsDuration().String()
+func durationText(d *durationpb.Duration) string { return durationOf(d.AsDuration()) }
+
+func durationOf(d time.Duration) string {
+	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if strings.HasSuffix(text, zero) {
 			text = text[:len(text)-2]

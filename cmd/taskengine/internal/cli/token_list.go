@@ -76,6 +76,7 @@ func (a *app) showTokens(all []*taskenginev1.Token) error {
 	if a.json() {
 		return printMessages(a, all)
 	}
+	now := time.Now()
 	rows := make([][]string, len(all))
 	for i, t := range all {
 		by, earlier, revoked := t.GetBy(), "", ""
@@ -86,11 +87,11 @@ func (a *app) showTokens(all []*taskenginev1.Token) error {
 			earlier = "until " + when(t.GetEarlierUntil())
 		}
 		if t.GetRevokedAt() != nil {
-			revoked = when(t.GetRevokedAt()) + " by " + t.GetRevokedBy()
+			revoked = a.moment(t.GetRevokedAt(), now) + " by " + t.GetRevokedBy()
 		}
 		rows[i] = []string{
-			t.GetName(), t.GetState(), strings.Join(t.GetRoles(), ","), strings.Join(t.GetTypes(), ","), when(t.GetCreatedAt()), by,
-			when(t.GetExpiresAt()), when(t.GetRotatedAt()), earlier, revoked,
+			t.GetName(), t.GetState(), strings.Join(t.GetRoles(), ","), strings.Join(t.GetTypes(), ","), a.moment(t.GetCreatedAt(), now), by,
+			a.moment(t.GetExpiresAt(), now), a.moment(t.GetRotatedAt(), now), earlier, revoked,
 		}
 	}
 	return a.printTable([]string{"NAME", "STATE", "ROLES", "TYPES", "CREATED", "BY", "EXPIRES", "ROTATED", "EARLIER SECRET", "REVOKED"}, rows,

@@ -106,7 +106,7 @@ func TestTokensOfANodeAreShownAsRowsOrAsTheContract(t *testing.T) {
 		}},
 	} {
 		var out strings.Builder
-		a := &app{stdout: &out}
+		a := &app{stdout: &out, output: wide}
 		if c.json {
 			if err := a.output.Set("json"); err != nil {
 				t.Fatal(err)

@@ -23,10 +23,13 @@ that wait, run or are in error. At most a thousand such types are listed.`,
 				if err != nil {
 					return err
 				}
+				if err := a.showTypes(res.GetTypes()); err != nil {
+					return err
+				}
 				if res.GetMore() {
 					a.note("there may be more types that have tasks and are not configured: not all were listed")
 				}
-				return a.showTypes(res.GetTypes())
+				return nil
 			})
 		},
 	}

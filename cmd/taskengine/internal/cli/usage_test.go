@@ -76,7 +76,7 @@ func TestAUsageErrorHasTheSameExitCodeInEveryCommand(t *testing.T) {
 		{"shards", "list"},
 		{"run"},
 		{"config", "check", "--set"},
-		{"-o", "yaml", "version"},
+		{"-o", "xml", "version"},
 		{"no-such-command"},
 	} {
 		if code, said := called(t, args...); code != exit.Usage {

@@ -109,7 +109,10 @@ func newWorkflowShow(a *app) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Id = strings.Join(args, "")
-			return a.with(func(c *client) error {
+			return a.with(func(c *client) (err error) {
+				if req.Id, err = c.taskID(cmd.Context(), req.GetId()); err != nil {
+					return err
+				}
 				res, err := call(cmd.Context(), c, c.GetWorkflow, req)
 				if err != nil {
 					return aboutTask(req.GetId()+req.GetKey(), err)
@@ -129,8 +132,12 @@ func newWorkflowCancel(a *app) *cobra.Command {
 		Short: "Cancel a workflow and its tasks; nothing is compensated",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Id = args[0]
-			return a.with(func(c *client) error { return a.cancelTree(cmd.Context(), c, req) })
+			return a.with(func(c *client) (err error) {
+				if req.Id, err = c.taskID(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				return a.cancelTree(cmd.Context(), c, req)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&req.Reason, "reason", "", "why; kept as the error of the tasks")
@@ -147,8 +154,10 @@ stopped or were compensated run anew, and the steps after them. With --from, so 
 all after it. Everything else stays done.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Id = args[0]
-			return a.with(func(c *client) error {
+			return a.with(func(c *client) (err error) {
+				if req.Id, err = c.taskID(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 				res, err := call(cmd.Context(), c, c.RetryWorkflow, req)
 				if err != nil {
 					return aboutTask(req.GetId(), err)
@@ -179,17 +188,18 @@ func (a *app) showWorkflow(w *taskenginev1.Workflow) error {
 	if _, err := fmt.Fprintln(a.stdout, f.String()); err != nil {
 		return err
 	}
+	now := time.Now()
 	var rows [][]string
 	for _, s := range w.GetSteps() {
-		rows = append(rows, stepRow(s.GetName(), s))
+		rows = append(rows, a.stepRow(s.GetName(), s, now))
 		if c := s.GetCompensation(); c != nil {
-			rows = append(rows, stepRow("  compensate", c))
+			rows = append(rows, a.stepRow("  compensate", c, now))
 		}
 	}
 	return a.printTable([]string{"STEP", "STATE", "TYPE", "TASKS", "BEGAN", "ENDED", "WAITS FOR", "TASK", "ERROR"}, rows, "BEGAN", "TYPE", "ENDED")
 }
 
-func stepRow(name string, s *taskenginev1.WorkflowStep) []string {
+func (a *app) stepRow(name string, s *taskenginev1.WorkflowStep, now time.Time) []string {
 	tasks := ""
 	if s.GetCount() > 0 {
 		tasks = fmt.Sprintf("%d/%d", s.GetDone(), s.GetCount())
@@ -208,5 +218,5 @@ func stepRow(name string, s *taskenginev1.WorkflowStep) []string {
 	if len(s.GetTaskIds()) > 0 {
 		task = s.GetTaskIds()[0]
 	}
-	return []string{name, s.GetState(), s.GetType(), tasks, when(s.GetBegan()), when(s.GetEnded()), waits, task, s.GetError()}
+	return []string{name, s.GetState(), s.GetType(), tasks, a.moment(s.GetBegan(), now), a.moment(s.GetEnded(), now), waits, task, s.GetError()}
 }
