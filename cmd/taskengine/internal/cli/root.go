@@ -62,9 +62,9 @@ func newRoot(a *app) *cobra.Command {
 			newSchedulePause(a), newScheduleResume(a), newScheduleTrigger(a), newScheduleBackfill(a)),
 		group("workflow", "Submit workflows, and look at, cancel and retry them",
 			newWorkflowSubmit(a), newWorkflowShow(a), newWorkflowCancel(a), newWorkflowRetry(a)),
-		completed(group("source", "Look at sources of tasks, such as topics of Kafka and time slices of platforms, and order them",
+		group("source", "Look at sources of tasks, such as topics of Kafka and time slices of platforms, and order them",
 			newSourceList(a), newSourceShow(a), newSourcePause(a), newSourceResume(a), newSourceSeek(a),
-			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceApply(a), newSourceExport(a), newSourceReset(a), newSourceRetry(a)), a.completeSource),
+			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceApply(a), newSourceExport(a), newSourceReset(a), newSourceRetry(a)),
 		group("token", "Make, list and revoke the tokens of clients, which the cluster keeps, or a file",
 			newTokenAdd(a), newTokenList(a), newTokenRevoke(a), newTokenRotate(a), newTokenCreate(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
@@ -75,18 +75,11 @@ func newRoot(a *app) *cobra.Command {
 	)
 	nameArguments(root)
 	a.addTableFlags(root)
+	a.completeAll(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(a.printUsage)
 	root.SetHelpFunc(a.printHelp)
 	return root
-}
-
-// completed has the arguments of the subcommands of g completed by a function.
-func completed(g *cobra.Command, by cobra.CompletionFunc) *cobra.Command {
-	for _, c := range g.Commands() {
-		c.ValidArgsFunction = by
-	}
-	return g
 }
 
 // group returns a command that only has subcommands.

@@ -306,7 +306,7 @@ func TestTheNamesOfSourcesAreCompleted(t *testing.T) {
 			t.Errorf("%q: %q, want %q; %+v", begun, got, want, res)
 		}
 	}
-	if res := cli(t, []string{"TASKENGINE_ADDRESS=127.0.0.1:1"}, "", "__complete", "source", "show", ""); res.code != 0 || !strings.HasPrefix(res.stdout, ":6") {
+	if res := cli(t, []string{"TASKENGINE_ADDRESS=127.0.0.1:1"}, "", "__complete", "source", "show", ""); res.code != 0 || !strings.HasPrefix(res.stdout, ":4") {
 		t.Errorf("without a node: %+v", res)
 	}
 }
