@@ -71,6 +71,7 @@ func newRoot(a *app) *cobra.Command {
 		newHandler(a),
 		newBench(a),
 		newCapacity(a),
+		newMan(a),
 		newVersion(a),
 	)
 	nameArguments(root)
