@@ -22,7 +22,7 @@ func documents(t *testing.T) (texts map[string]string, paths map[string]bool) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target"):
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target" || name == "dist"):
 			return fs.SkipDir
 		}
 		paths[name] = true

@@ -206,9 +206,9 @@ func TestABillNamesTheModulesOfAProgram(t *testing.T) {
 }
 
 func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
-	const log = "# Changelog\n\n## [Unreleased]\n\n- next\n\n## [1.2.3] - 2026-12-24\n\n### Added\n\n- this\n\n## [1.2.2]\n\n- old\n"
+	const log = "# Changelog\n\n## [Unreleased]\n\n- next\n\n## [1.2.3] - 2026-12-24\n\n### Added\n\n- this ([states](docs/states.md#a), [Go](https://go.dev))\n\n## [1.2.2]\n\n- old\n"
 	for version, want := range map[string]string{
-		"v1.2.3":      "# taskengine v1.2.3\n\n### Added\n\n- this\n",
+		"v1.2.3":      "# taskengine v1.2.3\n\n### Added\n\n- this ([states](https://github.com/taskengine/taskengine/blob/v1.2.3/docs/states.md#a), [Go](https://go.dev))\n",
 		"v1.3.0-rc.1": "# taskengine v1.3.0-rc.1\n\n- next\n",
 	} {
 		if got, err := notesOf(log, version); err != nil || string(got) != want {

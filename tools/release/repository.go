@@ -24,6 +24,9 @@ type repository struct {
 // versions are those that Go takes from a tag.
 var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
+// relative are the links of Markdown to files of the repository.
+var relative = regexp.MustCompile(`\]\(([^):]+)\)`)
+
 // openRepository reads the commit that is checked out in dir. It refuses changes that are not committed, because they
 // would not be in the release.
 func openRepository(dir, version string) (*repository, error) {
@@ -95,6 +98,7 @@ func notesOf(log, version string) ([]byte, error) {
 	if section == "" {
 		return nil, fmt.Errorf("CHANGELOG.md has no section ## [%s]: give the section ## [Unreleased] this name and a date", number)
 	}
+	section = relative.ReplaceAllString(section, "](https://"+module+"/blob/"+version+"/$1)") // the notes are read elsewhere
 	return []byte("# " + program + " " + version + "\n\n" + section + "\n"), nil
 }
 
