@@ -111,10 +111,10 @@ func (c *endCheck) row(r *Request, index uint32, isBound bool) (row *task.Task, 
 	}
 	shards, of, alone := c.engine.shardsAround(c.of.ID), c.engine.catalog, *r
 	if len(r.After) > 0 {
-		if err := checkAfter(r); err != nil {
+		if err := r.CheckAfter(); err != nil {
 			return nil, err
 		}
-		alone.After, alone.AfterAny = nil, false
+		alone.After, alone.AfterAny, alone.MayFollow = nil, false, nil
 	}
 	if err := of.fill(row, &alone, shards); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *endCheck) lookForTasks(ctx context.Context, reqs []Request) error {
 			continue
 		}
 		for _, id := range reqs[i].After {
-			_, refused, err := c.engine.lookForTask(ctx, row, id)
+			_, refused, err := c.engine.lookForTask(ctx, row, id, reqs[i].MayFollow)
 			if err != nil {
 				return err
 			}

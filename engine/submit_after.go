@@ -18,11 +18,12 @@ var ErrNoSuchTask = errors.New("is not in the store")
 
 // predecessors are the tasks after which the task of a request runs.
 type predecessors struct {
-	ids    []task.ID
-	seen   bool         // they were looked for before: one that is not in the store any more has ended
-	goneAs []task.State // how each of them has ended then; nil if that is not known
-	over   []childEnd   // those that have ended already
-	far    []int        // by index into ids: those in other databases
+	ids       []task.ID
+	mayFollow func(typ string) bool // as in [Request]
+	seen      bool                  // they were looked for before: one that is not in the store any more has ended
+	goneAs    []task.State          // how each of them has ended then; nil if that is not known
+	over      []childEnd            // those that have ended already
+	far       []int                 // by index into ids: those in other databases
 }
 
 // goneState returns how a task has ended that is not in the store any more.
@@ -33,40 +34,20 @@ func (p *predecessors) goneState(i int) task.State {
 	return task.Cancelled
 }
 
-// checkAfter returns an error if a task cannot run after others as its request says.
-func checkAfter(r *Request) error {
-	switch {
-	case len(r.After) > task.MaxAfter:
-		return fmt.Errorf("after has %d tasks, of %d allowed: have the task run after one that runs after some of them", len(r.After), task.MaxAfter)
-	case !r.At.IsZero():
-		return errors.New("it has a time, and after: it runs when the tasks of after have ended")
-	case r.Children != nil:
-		return errors.New("it has children, and after: give the children to a task that runs after the others and adds them, or submit a workflow")
-	}
-	for i, id := range r.After {
-		switch {
-		case id.IsZero():
-			return errors.New("after has an id that is zero")
-		case id == r.ID:
-			return fmt.Errorf("after has the id of the task itself, %v", id)
-		case task.IsReservedID(id):
-			return fmt.Errorf("after has the id %v, which belongs to the engine: no task runs after such a task", id)
-		case slices.Contains(r.After[:i], id):
-			return fmt.Errorf("after has the task %v twice", id)
-		}
-	}
-	return nil
-}
-
 // follower has the row of a request wait for the tasks of After.
 func follower(row *task.Task, r *Request) *predecessors {
 	row.Children, row.ReadyAt = task.ExpectingTasks(r.After, r.AfterAny), r.At
-	return &predecessors{ids: r.After}
+	return &predecessors{ids: r.After, mayFollow: r.MayFollow}
 }
 
 // notThere returns the error of a request with a task in After that is not in the store.
 func notThere(id task.ID) error {
 	return fmt.Errorf("task %v, after which it is to run, %w: it was removed, or never existed; leave it out of after if the task need not wait for it", id, ErrNoSuchTask)
+}
+
+// notThereFor returns the same error for a program that may know of some types only.
+func notThereFor(id task.ID) error {
+	return fmt.Errorf("task %v, after which it is to run, %w, or is of a type that this program may not add: leave it out of after if the task need not wait for it", id, ErrNoSuchTask)
 }
 
 // watchTx has the tasks after which the tasks of requests run know of these, within a transaction, and finds out which have ended. Their
@@ -185,7 +166,7 @@ func (e *Engine) lookForFar(ctx context.Context, rows []*task.Task, families []*
 			if !isFar && shards.Has(id.Shard()) {
 				continue
 			}
-			state, refused, err := e.lookForTask(ctx, rows[f.at], id)
+			state, refused, err := e.lookForTask(ctx, rows[f.at], id, f.after.mayFollow)
 			switch {
 			case err != nil:
 				return fmt.Errorf("engine: submit: look for task %v, after which another is to run: %w", id, err)
@@ -200,10 +181,14 @@ func (e *Engine) lookForFar(ctx context.Context, rows []*task.Task, families []*
 
 // lookForTask reads a task after which that of row is to run, and returns why it cannot be one, or nil. goneAs is how the task has ended if it
 // is removed before it learns of row: a type that keeps the tasks that have failed or were cancelled removes at once only those that are done.
-func (e *Engine) lookForTask(ctx context.Context, row *task.Task, id task.ID) (goneAs task.State, refused, err error) {
+// mayFollow is as in [Request].
+func (e *Engine) lookForTask(ctx context.Context, row *task.Task, id task.ID, mayFollow func(typ string) bool) (goneAs task.State, refused, err error) {
 	t, err := e.store.Get(ctx, id)
+	isGone := errors.Is(err, task.ErrNotFound)
 	switch {
-	case errors.Is(err, task.ErrNotFound):
+	case mayFollow != nil && (isGone || err == nil && !mayFollow(t.Type)):
+		return 0, notThereFor(id), nil
+	case isGone:
 		found, err := e.store.Existing(ctx, row)
 		if err == nil && found[0].IsZero() { // otherwise the request was made before
 			refused = notThere(id)
@@ -327,7 +312,13 @@ func (e *Engine) followerRows(ctx context.Context, reqs []Request, shards *task.
 			return nil, nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: errChildrenHere}
 		}
 	}
-	if rows, families, err = e.familyRows(reqs, shards, e.catalog.rows); err != nil {
+	rowsOf := func(alone []Request, shards *task.Shards) ([]*task.Task, error) {
+		for i := range alone {
+			alone[i].MayFollow = nil
+		}
+		return e.catalog.rows(alone, shards)
+	}
+	if rows, families, err = e.familyRows(reqs, shards, rowsOf); err != nil {
 		return nil, nil, err
 	}
 	for _, f := range families {

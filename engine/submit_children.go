@@ -60,7 +60,7 @@ func (e *Engine) decorateChildren(ctx context.Context, reqs []Request) error {
 }
 
 // familyRows returns the rows of requests some of which have children or run after others, and the families of these. The requests are decorated. rowsOf returns the
-// rows of requests without children.
+// rows of requests without children, which it may change.
 func (e *Engine) familyRows(reqs []Request, shards *task.Shards, rowsOf func([]Request, *task.Shards) ([]*task.Task, error)) (rows []*task.Task, families []*family, err error) {
 	alone := slices.Clone(reqs)
 	for i := range alone {
@@ -69,7 +69,7 @@ func (e *Engine) familyRows(reqs []Request, shards *task.Shards, rowsOf func([]R
 		}
 		check := checkParent
 		if len(alone[i].After) > 0 {
-			check = checkAfter
+			check = (*Request).CheckAfter
 		}
 		if err := check(&alone[i]); err != nil {
 			return nil, nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: err}

@@ -128,7 +128,9 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	case len(r.After) > 0:
 		return errAfterHere
 	case r.AfterAny:
-		return errors.New("it has after_any, and after names no task")
+		return r.CheckAfter()
+	case r.MayFollow != nil:
+		return errors.New("it has MayFollow, which only tasks have that are added with the end of an attempt and run after others")
 	}
 	if err := check(r, info.maxPayload); err != nil {
 		return err

@@ -1,6 +1,11 @@
 package task
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Request describes a task to add. Only Type is required. Package engine has the limits. Reserved types and ids are refused,
 // see [IsReservedType] and [IsReservedID].
@@ -21,8 +26,42 @@ type Request struct {
 	After    []ID `json:",omitempty"`
 	AfterAny bool `json:",omitempty"`
 
+	// MayFollow says of which types the tasks in After may be: one of another type is refused as one that is not in the store, also if the
+	// request was made before. So a program that may know only of some types learns nothing of others. It is for tasks that are added with
+	// the end of an attempt. Nil allows all types.
+	MayFollow func(typ string) bool `json:"-"`
+
 	// Children are added with the task, which begins by waiting for them. Nil adds none. See [NewChildren].
 	Children *NewChildren `json:",omitempty"`
+}
+
+// CheckAfter returns an error if the task cannot run after others as the request says. It does not look for them.
+func (r *Request) CheckAfter() error {
+	switch {
+	case len(r.After) > MaxAfter:
+		return fmt.Errorf("after has %d tasks, of %d allowed: have the task run after one that runs after some of them", len(r.After), MaxAfter)
+	case len(r.After) == 0 && r.AfterAny:
+		return errors.New("it has after_any, and after names no task")
+	case len(r.After) == 0:
+		return nil
+	case !r.At.IsZero():
+		return errors.New("it has a time, and after: it runs when the tasks of after have ended")
+	case r.Children != nil:
+		return errors.New("it has children, and after: give the children to a task that runs after the others and adds them, or submit a workflow")
+	}
+	for i, id := range r.After {
+		switch {
+		case id.IsZero():
+			return errors.New("after has an id that is zero")
+		case id == r.ID:
+			return fmt.Errorf("after has the id of the task itself, %v", id)
+		case IsReservedID(id):
+			return fmt.Errorf("after has the id %v, which belongs to the engine: no task runs after such a task", id)
+		case slices.Contains(r.After[:i], id):
+			return fmt.Errorf("after has the task %v twice", id)
+		}
+	}
+	return nil
 }
 
 // NewChildren are children that are added in one transaction with their parent, see [Request]. The parent is Waiting, and runs when

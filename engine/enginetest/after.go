@@ -26,6 +26,7 @@ var afterScenarios = []scenario{
 	{"a request with after that adds no task changes none", submitsTakenAfter},
 	{"a transaction adds tasks that run after others if and only if it commits", afterByTx},
 	{"the end of an attempt adds tasks that run after others", afterByAttempts},
+	{"an attempt that may follow some types only has no task run after others, and learns nothing of them", followsSomeTypes},
 	{"no end is lost, though tasks end while others are submitted to run after them", func(n *node) { racesAfter(n, nil) }},
 	{"no end is lost, though the store does not say whether it failed", func(n *node) { racesAfter(n, newWeather(4, unsaid)) }},
 }
@@ -168,8 +169,8 @@ func refusesAfter(n *node) {
 	there := n.submit(engine.Request{Type: "held"})[0]
 	own := engine.Request{ID: task.NewIDs([32]byte{7}).Next(time.Now()), Type: "late"}
 	own.After = []task.ID{own.ID}
-	at, many, children, only := after(there), after(), after(there), after()
-	at.At, only.AfterAny = time.Now(), true
+	at, many, children, only, limited := after(there), after(), after(there), after(), after(there)
+	at.At, only.AfterAny, limited.MayFollow = time.Now(), true, func(string) bool { return true }
 	for i := range task.MaxAfter + 1 {
 		many.After = append(many.After, task.ID{1, 2, 3, byte(i)})
 	}
@@ -187,6 +188,7 @@ func refusesAfter(n *node) {
 		"after has 101 tasks":        many,
 		"it has children, and after": children,
 		"after names no task":        only,
+		"it has MayFollow":           limited,
 		`child 0 of "c" has after`:   parent,
 	} {
 		_, err := n.Submit(n.ctx, engine.Request{Type: "late"}, r)
@@ -326,6 +328,52 @@ func afterByAttempts(n *node) {
 	close(gate)
 	n.ranOnce(late.ID)
 	n.noSignalsOnTheWay()
+}
+
+// followsSomeTypes has attempts add tasks that may run after tasks of the type late only. The payload names the task before, and the
+// header the key of the task that is added.
+func followsSomeTypes(n *node) {
+	ids := task.NewIDs([32]byte{6})
+	hidden, missing, own := ids.Next(time.Now()), ids.Next(time.Now()), ids.Next(time.Now())
+	gate := make(chan struct{})
+	var refusals sync.Map // texts, by the id of the task that has asked
+	n.start(types(10, func(p *policy.Type) { p.Retry.Max = 1 }, "held", "late", "adds"), map[string]handle{
+		"held": until(gate), "late": done,
+		"adds": func(ctx context.Context, t *task.Task) ([]byte, error) {
+			r := after(task.ID(t.Payload))
+			r.Key, r.MayFollow = t.Headers["key"], func(typ string) bool { return typ == "late" }
+			refused, err := task.CheckTasks(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range refused {
+				refusals.Store(t.ID, one.Text)
+			}
+			return nil, task.Again(time.Time{}, task.WithTasks(r))
+		},
+	})
+	n.submit(engine.Request{ID: hidden, Type: "held"}, engine.Request{ID: own, Type: "late", Key: "taken", At: time.Now().Add(time.Hour)})
+	for _, key := range []string{"", "taken"} {
+		var said []string
+		for _, id := range []task.ID{hidden, missing} {
+			t := n.expect(n.submit(engine.Request{Type: "adds", Payload: id[:], Headers: map[string]string{"key": key}})[0], task.Error)
+			refusal, _ := refusals.Load(t.ID)
+			said = append(said, strings.ReplaceAll(fmt.Sprint(t.LastError, refusal), id.String(), "ID"))
+		}
+		if said[0] != said[1] || strings.Count(said[0], "is not in the store, or is of a type") != 2 {
+			n.Errorf("with the key %q: after a task of another type it says %q, and after one that is not there %q", key, said[0], said[1])
+		}
+		n.expect(n.submit(engine.Request{Type: "adds", Payload: own[:], Headers: map[string]string{"key": key}})[0], task.Done)
+	}
+	n.noSignalsOnTheWay()
+	if got := n.get(hidden).Children; got != nil {
+		n.Errorf("the task of another type has %+v", got)
+	}
+	if got := n.get(own).Children.Set(task.FollowersSet).Tasks(); len(got) != 1 || n.get(got[0]).State != task.Waiting {
+		n.Errorf("the task of the type is followed by %v", got)
+	}
+	close(gate)
+	n.wait(hidden)
 }
 
 // racesAfter has tasks end in several ways while others are submitted to run after them. Each of these is to end as those say.
