@@ -31,6 +31,9 @@ func (r *run) Check(name string, requests []task.Request) ([]task.Refusal, error
 	if !r.terms.features["check"] {
 		return nil, unsupported("the handler asked which tasks would be refused, which the host does not say")
 	}
+	if runAfter(requests) && !r.terms.features["after"] {
+		return nil, unsupported(afterUnserved)
+	}
 	question, at, refused := r.question(name, requests)
 	if len(question.Children) == 0 {
 		return refused, nil

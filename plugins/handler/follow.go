@@ -94,12 +94,9 @@ func addChild(f *wire.Finish, set string, r *task.Request) error {
 	if r.Children != nil {
 		return task.WithClass("unsupported", errors.New("a task with children of its own can be submitted, and not added with the end of an attempt of a handler program"))
 	}
-	if len(r.After) > 0 || r.AfterAny {
-		return task.WithClass("unsupported", errors.New("a task that runs after others can be submitted, and not added with the end of an attempt of a handler program"))
-	}
 	c := &wire.Child{
 		Set: set, TaskId: idOf(r.ID), Type: r.Type, Key: r.Key, OrderingKey: r.OrderingKey, Payload: r.Payload, Headers: r.Headers,
-		RunAt: microsOf(r.At), ExpiresAt: microsOf(r.ExpiresAt),
+		RunAt: microsOf(r.At), ExpiresAt: microsOf(r.ExpiresAt), After: idsOf(r.After), AfterAny: r.AfterAny,
 	}
 	if r.Priority != nil {
 		c.Priority = proto.Uint32(uint32(*r.Priority))
@@ -124,6 +121,14 @@ func idOf(id task.ID) []byte {
 		return nil
 	}
 	return id[:]
+}
+
+// idsOf returns the bytes of ids.
+func idsOf(ids []task.ID) (all [][]byte) {
+	for _, id := range ids {
+		all = append(all, id[:])
+	}
+	return all
 }
 
 // microsOf returns an optional time in microseconds.

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-var withAll = []string{"rerun", "wait", "children", "family", "signals"}
+var withAll = []string{"rerun", "wait", "children", "family", "signals", "after"}
 
 func TestTasksChildrenAndSignalsGoWithTheEndOfAnAttempt(t *testing.T) {
 	at, priority := time.UnixMicro(1234567), task.HighestPriority
@@ -22,12 +22,15 @@ func TestTasksChildrenAndSignalsGoWithTheEndOfAnAttempt(t *testing.T) {
 		task.WithChildren("page", task.Request{Type: "render", Payload: []byte("1"), OrderingKey: "o", Headers: map[string]string{"a": "b"}}),
 		task.WithTasks(task.Request{ID: task.ID{4}, Type: "mail", Key: "k", At: at, ExpiresAt: at.Add(time.Second), Priority: &priority}),
 		task.WithChildren("proof", task.Request{Type: "read"}, task.Request{Type: "read"}),
+		task.WithTasks(task.Request{Type: "late", After: []task.ID{{5}, {6}}, AfterAny: true}),
 	}
+	first, second := task.ID{5}, task.ID{6}
 	id, to, own := task.ID{4}, task.ID{1, 15: 2}, task.ID{3}
 	want := &wire.Finish{
 		RunId: 1,
 		Children: []*wire.Child{
 			{TaskId: id[:], Type: "mail", Key: "k", RunAt: 1234567, ExpiresAt: 2234567, Priority: proto.Uint32(0)},
+			{Type: "late", After: [][]byte{first[:], second[:]}, AfterAny: true},
 			{Set: "page", Type: "render", Payload: []byte("1"), OrderingKey: "o", Headers: map[string]string{"a": "b"}},
 			{Set: "proof", Type: "read"},
 			{Set: "proof", Type: "read"},
@@ -89,9 +92,11 @@ func TestTasksAndSignalsThatCannotBeSentFailTheTaskForGood(t *testing.T) {
 		"a large child":        {with(task.WithChildren("a", task.Request{Type: "mail", Payload: large})), withAll, "result_too_large"},
 		"a large signal":       {with(task.WithSignals(task.SignalRequest{To: task.ID{1}, Name: "paid", Data: large})), withAll, "result_too_large"},
 		"a task with children": {with(task.WithTasks(task.Request{Type: "mail", Children: new(task.NewChildren)})), withAll, "unsupported"},
-		"a task after others":  {with(task.WithTasks(task.Request{Type: "mail", After: []task.ID{{1}}})), withAll, "unsupported"},
 		"a host without tasks": {
 			with(task.WithTasks(task.Request{Type: "mail"})), []string{"rerun", "wait", "family", "signals"}, "unsupported",
+		},
+		"a host without tasks after others": {
+			with(task.WithTasks(task.Request{Type: "mail"}, task.Request{Type: "mail", After: []task.ID{{1}}})), withAll[:5], "unsupported",
 		},
 		"a host without sets of children": {
 			with(task.WithChildren("a", task.Request{Type: "mail"})), []string{"rerun", "wait", "children", "signals"}, "unsupported",

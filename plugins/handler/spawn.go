@@ -25,13 +25,19 @@ type Child struct {
 	Headers     map[string]string // stored unchanged, such as a trace context
 	RunAt       time.Time         // when it is due; zero is now
 	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's
+
+	// After are up to [task.MaxAfter] tasks that exist: the child runs when all of them are done, and is cancelled if one of them fails or is
+	// cancelled. With AfterAny it runs when all of them have ended, however. A task that the same attempt adds does not exist yet. If one
+	// of them is not in the store, the attempt fails. There is no RunAt with it.
+	After    []task.ID
+	AfterAny bool
 }
 
 // Spawn adds a task if and only if the task that ctx belongs to succeeds, that is, if its handler returns no error or
 // that of [task.Again]. The child is sent together with the result, and dropped if the handler fails or snoozes.
 //
-// Spawn returns an error if the child is not valid, if the handler has returned, or if the host does not take children;
-// the last is a permanent error of class "unsupported". If the handler ignores the error, its task fails with it, so that
+// Spawn returns an error if the child is not valid, if the handler has returned, or if the host does not take children, or
+// none with After; the last two are permanent errors of class "unsupported". If the handler ignores the error, its task fails with it, so that
 // no child is lost. If ctx belongs to no task of a [Program], Spawn only returns an error.
 func Spawn(ctx context.Context, c Child) error {
 	r, ok := ctx.Value(runKey{}).(*run)
@@ -44,8 +50,11 @@ func Spawn(ctx context.Context, c Child) error {
 		return errors.New("children come too late: the handler has returned")
 	}
 	flaw := c.flaw()
-	if !r.terms.features["children"] {
-		flaw = task.Permanent(task.WithClass("unsupported", errors.New("the host does not take children, which the handler has asked for")))
+	switch {
+	case !r.terms.features["children"]:
+		flaw = unsupported("the host does not take children, which the handler has asked for")
+	case len(c.After) > 0 && !r.terms.features["after"]:
+		flaw = unsupported(afterUnserved)
 	}
 	if r.extras == nil {
 		r.extras = new(extras)
@@ -62,6 +71,7 @@ func Spawn(ctx context.Context, c Child) error {
 func (c *Child) message() *wire.Child {
 	m := &wire.Child{
 		Type: c.Type, Key: c.Key, OrderingKey: c.OrderingKey, Payload: bytes.Clone(c.Payload), Headers: maps.Clone(c.Headers),
+		After: idsOf(c.After), AfterAny: c.AfterAny,
 	}
 	if !c.RunAt.IsZero() {
 		m.RunAt = c.RunAt.UnixMicro()
@@ -79,6 +89,10 @@ func (c *Child) flaw() error {
 	}
 	if c.Priority != nil && *c.Priority > task.LowestPriority {
 		return fmt.Errorf("the priority of a child is %d, of 0 (sooner) to 9 (later)", *c.Priority)
+	}
+	after := task.Request{At: c.RunAt, After: c.After, AfterAny: c.AfterAny}
+	if err := after.CheckAfter(); err != nil {
+		return fmt.Errorf("a child cannot be as it is: %w", err)
 	}
 	texts := []string{c.Type, c.Key, c.OrderingKey}
 	for k, v := range c.Headers {

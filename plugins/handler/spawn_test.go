@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// say spawns two children.
+// say spawns three children.
 func say(ctx context.Context) error {
 	priority := task.HighestPriority
 	child := Child{
@@ -24,10 +24,14 @@ func say(ctx context.Context) error {
 	err := Spawn(ctx, child)
 	clear(child.Payload) // the spawned task stays as it was
 	clear(child.Headers)
-	return errors.Join(err, Spawn(ctx, Child{Type: "audit"}))
+	late := Child{Type: "late", After: []task.ID{{5}, {6}}, AfterAny: true}
+	err = errors.Join(err, Spawn(ctx, Child{Type: "audit"}), Spawn(ctx, late))
+	clear(late.After)
+	return err
 }
 
 func TestChildrenGoWithSuccessAndWithNothingElse(t *testing.T) {
+	first, second := task.ID{5}, task.ID{6}
 	said := &wire.Finish{
 		Children: []*wire.Child{
 			{
@@ -35,6 +39,7 @@ func TestChildrenGoWithSuccessAndWithNothingElse(t *testing.T) {
 				RunAt: 1234567, Priority: proto.Uint32(0),
 			},
 			{Type: "audit"},
+			{Type: "late", After: [][]byte{first[:], second[:]}, AfterAny: true},
 		},
 	}
 	for name, c := range map[string]struct {
@@ -52,7 +57,7 @@ func TestChildrenGoWithSuccessAndWithNothingElse(t *testing.T) {
 				batch := Batch(1, 0, func(ctx context.Context, tasks []*task.Task) ([]Outcome, error) {
 					return nil, errors.Join(say(ContextOf(ctx, tasks[0])), c.err)
 				})
-				h := meet(t, Program{Handlers: Handlers{"alone": alone, "batch": batch}, Slots: 10}, "children")
+				h := meet(t, Program{Handlers: Handlers{"alone": alone, "batch": batch}, Slots: 10}, "children", "after")
 				h.run("alone", 1)
 				h.run("batch", 2)
 				for id := range uint64(2) {
@@ -82,6 +87,17 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 		"a priority that is none": {do: func(ctx context.Context) error {
 			return Spawn(ctx, Child{Type: "mail", Priority: &tooLow})
 		}, want: "the priority of a child is 10"},
+		"the time of a task after others": {do: func(ctx context.Context) error {
+			return Spawn(ctx, Child{Type: "mail", After: []task.ID{{1}}, RunAt: time.Now()})
+		}, want: "it has a time, and after"},
+		"too many tasks before it": {do: func(ctx context.Context) error {
+			return Spawn(ctx, Child{Type: "mail", After: make([]task.ID, task.MaxAfter+1)})
+		}, want: "after has 101 tasks"},
+		"a task before it twice":   {do: func(ctx context.Context) error { return Spawn(ctx, Child{Type: "mail", After: []task.ID{{1}, {1}}}) }, want: "twice"},
+		"after any task, and none": {do: func(ctx context.Context) error { return Spawn(ctx, Child{Type: "mail", AfterAny: true}) }, want: "names no task"},
+		"tasks after others are not served": {[]string{"children"}, func(ctx context.Context) error {
+			return Spawn(ctx, Child{Type: "mail", After: []task.ID{{1}}})
+		}, "tasks that run after others", "unsupported", true},
 		"a key that is no text": {do: func(ctx context.Context) error { return Spawn(ctx, Child{Type: "mail", Key: "\xff"}) }, want: "UTF-8"},
 		"a header that is no text": {do: func(ctx context.Context) error {
 			return Spawn(ctx, Child{Type: "mail", Headers: map[string]string{"a": "\xff"}})
@@ -93,7 +109,7 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.features == nil && c.class == "" {
-				c.features = []string{"children"}
+				c.features = []string{"children", "after"}
 			}
 			synctest.Test(t, func(t *testing.T) {
 				var got error

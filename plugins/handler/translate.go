@@ -122,6 +122,8 @@ func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 		return nil
 	case len(r.Tasks) > 0 && !m.features["children"]:
 		return unsupported("the handler asked to add tasks, which the host does not support")
+	case runAfter(r.Tasks) && !m.features["after"]:
+		return unsupported(afterUnserved)
 	case len(r.Signals) > 0 && !m.features["signals"]:
 		return unsupported("the handler asked to send signals with the end of its attempt, which the host does not support")
 	case len(r.Documents) > 0 && !m.features["documents"]:
@@ -136,6 +138,14 @@ func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 		most = int(min(m.maxPayload, math.MaxInt))
 	}
 	return r.TooLarge(typ, most)
+}
+
+// afterUnserved is the error of attempts and questions with tasks that are to run after others, for a host that would run them at once.
+const afterUnserved = "the handler asked to add tasks that run after others, which the host does not support"
+
+// runAfter reports whether one of these tasks is to run after others.
+func runAfter(tasks []task.Request) bool {
+	return slices.ContainsFunc(tasks, func(r task.Request) bool { return len(r.After) > 0 || r.AfterAny })
 }
 
 func unsupported(why string) error {

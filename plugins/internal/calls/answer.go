@@ -9,20 +9,23 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// AnswerOf returns the answer in a Finish.
-func AnswerOf(f *wire.Finish) Answer {
+// AnswerOf returns the answer in a Finish of a program that may do everything.
+func AnswerOf(f *wire.Finish) Answer { return answerOf(f, new(Rights)) }
+
+// answerOf is AnswerOf for a program with rights: see Rights.mayFollow.
+func answerOf(f *wire.Finish, rights *Rights) Answer {
 	switch o := f.GetOutcome().(type) {
 	case *wire.Finish_Result:
 		if len(f.GetChildren())+len(f.GetSignals())+len(f.GetDocuments()) == 0 {
 			return Answer{Result: o.Result}
 		}
-		return Answer{Result: o.Result, Err: task.Again(time.Time{}, extrasOf(f)...)}
+		return Answer{Result: o.Result, Err: task.Again(time.Time{}, extrasOf(f, rights)...)}
 	case *wire.Finish_Error:
 		return Answer{Err: errorOf(o.Error)}
 	case *wire.Finish_Snooze:
 		return Answer{Err: task.Snooze(micros(o.Snooze.GetDelay()))}
 	case *wire.Finish_Again:
-		return Answer{Result: o.Again.GetResult(), Err: againOf(f, o.Again)}
+		return Answer{Result: o.Again.GetResult(), Err: againOf(f, o.Again, rights)}
 	case *wire.Finish_Ended:
 		return Answer{Err: task.Ended()}
 	case *wire.Finish_Refused:
@@ -31,8 +34,8 @@ func AnswerOf(f *wire.Finish) Answer {
 	return Answer{Err: task.InDoubt(errors.New("the handler's answer has no outcome that this host knows"))}
 }
 
-func againOf(f *wire.Finish, a *wire.Again) error {
-	options := extrasOf(f)
+func againOf(f *wire.Finish, a *wire.Again, rights *Rights) error {
+	options := extrasOf(f, rights)
 	if a.Payload != nil {
 		options = append(options, task.WithPayload(a.GetPayload()))
 	}
@@ -65,14 +68,14 @@ func dueAt(a *wire.Again) time.Time {
 }
 
 // extrasOf returns the options that add tasks, send signals and write documents if and only if the finish is stored.
-func extrasOf(f *wire.Finish) (options []task.AgainOption) {
+func extrasOf(f *wire.Finish, rights *Rights) (options []task.AgainOption) {
 	var tasks []task.Request
 	var names []string // of sets of children, in the order of their first children
 	var sets map[string][]task.Request
 	for _, c := range f.GetChildren() {
 		name := c.GetSet()
 		if name == "" {
-			tasks = append(tasks, requestOf(c))
+			tasks = append(tasks, requestOf(c, rights))
 			continue
 		}
 		if sets == nil {
@@ -81,7 +84,7 @@ func extrasOf(f *wire.Finish) (options []task.AgainOption) {
 		if sets[name] == nil {
 			names = append(names, name)
 		}
-		sets[name] = append(sets[name], requestOf(c))
+		sets[name] = append(sets[name], requestOf(c, rights))
 	}
 	if len(tasks) > 0 {
 		options = append(options, task.WithTasks(tasks...))
@@ -107,9 +110,20 @@ func extrasOf(f *wire.Finish) (options []task.AgainOption) {
 }
 
 // requestOf returns the request for a task that a handler adds.
-func requestOf(c *wire.Child) task.Request {
-	r := task.Request{Type: c.GetType(), Payload: c.GetPayload(), Key: c.GetKey(), OrderingKey: c.GetOrderingKey(), Headers: c.GetHeaders()}
+func requestOf(c *wire.Child, rights *Rights) task.Request {
+	r := task.Request{
+		Type: c.GetType(), Payload: c.GetPayload(), Key: c.GetKey(), OrderingKey: c.GetOrderingKey(), Headers: c.GetHeaders(),
+		AfterAny: c.GetAfterAny(),
+	}
 	copy(r.ID[:], c.GetTaskId())
+	if len(c.GetAfter()) > 0 {
+		r.After, r.MayFollow = make([]task.ID, len(c.GetAfter())), rights.mayFollow()
+	}
+	for i, id := range c.GetAfter() {
+		if len(id) == len(task.ID{}) { // the engine refuses the id zero
+			r.After[i] = task.ID(id)
+		}
+	}
 	if c.Priority != nil {
 		priority := uint8(min(c.GetPriority(), math.MaxUint8)) // the engine refuses larger ones
 		r.Priority = &priority

@@ -24,6 +24,7 @@ func finish() *wire.Finish {
 			{Type: "mail", TaskId: own[:], Key: "k", RunAt: 1234567, ExpiresAt: 2234567, Priority: proto.Uint32(0)},
 			{Set: "proof", Type: "read"},
 			{Set: "page", Type: "render", Payload: []byte("2"), OrderingKey: "o"},
+			{Type: "mail", After: [][]byte{to[:], {7}, own[:]}, AfterAny: true},
 		},
 		Signals: []*wire.Signal{
 			{TaskId: to[:], Type: "order", Id: own[:], Name: "paid", Data: []byte{0xff}, Keep: true},
@@ -35,7 +36,10 @@ func finish() *wire.Finish {
 func TestTasksChildrenAndSignalsOfAnAnswerAreThoseOfAHandler(t *testing.T) {
 	priority := task.HighestPriority
 	want := &task.Rerun{
-		Tasks: []task.Request{{ID: own, Type: "mail", Key: "k", At: time.UnixMicro(1234567).UTC(), ExpiresAt: time.UnixMicro(2234567).UTC(), Priority: &priority}},
+		Tasks: []task.Request{
+			{ID: own, Type: "mail", Key: "k", At: time.UnixMicro(1234567).UTC(), ExpiresAt: time.UnixMicro(2234567).UTC(), Priority: &priority},
+			{Type: "mail", After: []task.ID{to, {}, own}, AfterAny: true},
+		},
 		Children: []task.ChildRequests{
 			{Name: "page", Requests: []task.Request{
 				{Type: "render", Payload: []byte("1"), OrderingKey: "o", Headers: map[string]string{"a": "b"}}, {Type: "render", Payload: []byte("2"), OrderingKey: "o"},
@@ -66,17 +70,60 @@ func TestTasksChildrenAndSignalsOfAnAnswerAreThoseOfAHandler(t *testing.T) {
 	}
 }
 
-func TestAWorkerAddsAndSignalsTasksOfItsTypesOnly(t *testing.T) {
-	allowing := func(allowed ...string) func(types ...string) error {
-		return func(types ...string) error {
-			for _, typ := range types {
-				if !slices.Contains(allowed, typ) {
-					return errors.New("not for " + typ)
-				}
+// allowing returns what a worker may add that has a token for these types.
+func allowing(allowed ...string) func(types ...string) error {
+	return func(types ...string) error {
+		for _, typ := range types {
+			if !slices.Contains(allowed, typ) {
+				return errors.New("not for " + typ)
 			}
-			return nil
+		}
+		return nil
+	}
+}
+
+func TestTasksThatAWorkerAddsRunAfterTasksOfItsTypesOnly(t *testing.T) {
+	late := &wire.Child{Type: "mail", After: [][]byte{to[:]}}
+	requestsOf := func(rights Rights) []task.Request {
+		a := rights.AnswerOf(&wire.Finish{Outcome: &wire.Finish_Result{}, Children: []*wire.Child{late, {Type: "mail"}}})
+		asked := new(asked)
+		Check(asked, &wire.Check{Children: []*wire.Child{late}}, &rights)
+		return append(task.VerdictOf(a.Result, a.Err).Rerun.Tasks, asked.about...)
+	}
+	for i, r := range requestsOf(Rights{Adds: allowing("mail", "read")}) {
+		if r.After == nil {
+			if r.MayFollow != nil {
+				t.Errorf("request %d runs after no task, and has a rule for such tasks", i)
+			}
+			continue
+		}
+		for typ, want := range map[string]bool{"mail": true, "read": true, "pay": false, "": false, "taskengine.workflow": false} {
+			if got := r.MayFollow(typ); got != want {
+				t.Errorf("request %d may run after a task of type %q: %t, want %t", i, typ, got, want)
+			}
 		}
 	}
+	for name, all := range map[string]Rights{"a program of the node": {}, "a token for all types": {Adds: func(...string) error { return nil }}} {
+		for _, r := range requestsOf(all) {
+			if r.MayFollow != nil {
+				t.Errorf("%s: there is a rule for the tasks before it", name)
+			}
+		}
+	}
+}
+
+// asked is a host that remembers the requests of a check.
+type asked struct {
+	checker
+	about []task.Request
+}
+
+func (a *asked) Check(_ string, requests []task.Request) ([]task.Refusal, error) {
+	a.about = requests
+	return nil, nil
+}
+
+func TestAWorkerAddsAndSignalsTasksOfItsTypesOnly(t *testing.T) {
 	untyped := &wire.Finish{Outcome: &wire.Finish_Result{}, Signals: []*wire.Signal{{TaskId: to[:], Name: "paid"}}}
 	for name, c := range map[string]struct {
 		finish    *wire.Finish

@@ -14,15 +14,14 @@ const (
 	maxText     = 500 // bytes of the message of a refusal
 )
 
-// Check answers a check of a run that reports to r. Without a [task.Checker] nothing is refused but what forbidden returns an error for: it
-// says why the worker may not add tasks of some types; nil if it may add all.
-func Check(r task.Reporter, k *wire.Check, forbidden func(types ...string) error) *wire.Checked {
+// Check answers a check of a run that reports to r. Without a [task.Checker] nothing is refused but what the rights forbid.
+func Check(r task.Reporter, k *wire.Check, rights *Rights) *wire.Checked {
 	answer := &wire.Checked{RunId: k.GetRunId(), Number: k.GetNumber()}
 	requests := make([]task.Request, len(k.GetChildren()))
 	for i, c := range k.GetChildren() {
-		requests[i] = requestOf(c)
+		requests[i] = requestOf(c, rights)
 	}
-	barred := barredOf(requests, forbidden)
+	barred := barredOf(requests, rights.Adds)
 	var refused []task.Refusal
 	if checker, ok := r.(task.Checker); ok {
 		var err error

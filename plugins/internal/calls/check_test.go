@@ -47,7 +47,7 @@ func TestAWorkerLearnsNothingOfTypesThatItMayNotAdd(t *testing.T) {
 		}
 		return nil
 	}
-	got := Check(checker{}, question("a", "secret", "b", "secret"), forbidden)
+	got := Check(checker{}, question("a", "secret", "b", "secret"), &Rights{Adds: forbidden})
 	want := []string{"0 REASON_KEY_TAKEN page a\uFFFDxxxxx", "1 REASON_FORBIDDEN not for you", "2 REASON_KEY_TAKEN page b\uFFFDxxxxx", "3 REASON_FORBIDDEN not for you"}
 	if !slices.Equal(shown(got), want) || got.GetRunId() != 7 || got.GetNumber() != 3 {
 		t.Errorf("the answer is %q, want %q", shown(got), want)
@@ -55,17 +55,17 @@ func TestAWorkerLearnsNothingOfTypesThatItMayNotAdd(t *testing.T) {
 	if len(got.GetRefusals()[0].GetMessage()) > 2*maxText {
 		t.Error("a message is not cut")
 	}
-	if got := shown(Check(nil, question("a", "secret"), forbidden)); !slices.Equal(got, []string{"1 REASON_FORBIDDEN not for you"}) {
+	if got := shown(Check(nil, question("a", "secret"), &Rights{Adds: forbidden})); !slices.Equal(got, []string{"1 REASON_FORBIDDEN not for you"}) {
 		t.Errorf("without a checker the answer is %q", got)
 	}
 }
 
 func TestAnAnswerToACheckIsBounded(t *testing.T) {
-	got := Check(checker{}, question(make([]string, 3*maxRefusals)...), nil)
+	got := Check(checker{}, question(make([]string, 3*maxRefusals)...), new(Rights))
 	if n := len(got.GetRefusals()); n != maxRefusals || got.GetRefusals()[n-1].GetIndex() != maxRefusals-1 {
 		t.Errorf("there are %d refusals", n)
 	}
-	got = Check(checker{err: errors.New("the store does not answer")}, question("a"), nil)
+	got = Check(checker{err: errors.New("the store does not answer")}, question("a"), new(Rights))
 	if got.GetError() != "the store does not answer" || got.GetRefusals() != nil {
 		t.Errorf("the answer is %v", got)
 	}

@@ -12,7 +12,8 @@ import (
 // Rights say which other tasks and documents a program may use in its attempts. The zero value allows all tasks, and no document.
 type Rights struct {
 	// Adds returns why the program may not add tasks of these types, or signal them; nil if it may add and signal all. The type ""
-	// stands for any: Adds is called with it for a signal to an id that names no type.
+	// stands for any: Adds is called with it for a signal to an id that names no type. The tasks that it adds run after tasks of these
+	// types only.
 	Adds func(types ...string) error
 
 	MayRead  []string // the keys of the documents that the program may read beside those of MayWrite, see package pattern
@@ -37,7 +38,15 @@ func (r *Rights) AnswerOf(f *wire.Finish) Answer {
 	if err != nil {
 		return Answer{Err: task.Permanent(task.WithClass("forbidden", err))}
 	}
-	return AnswerOf(f)
+	return answerOf(f, r)
+}
+
+// mayFollow returns what says after tasks of which types the tasks may run that the program adds; nil for all.
+func (r *Rights) mayFollow() func(typ string) bool {
+	if r.Adds == nil || r.Adds("") == nil {
+		return nil
+	}
+	return func(typ string) bool { return r.Adds(typ) == nil }
 }
 
 // checkTasks returns why the tasks and signals of f are not allowed.

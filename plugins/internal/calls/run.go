@@ -15,7 +15,7 @@ import (
 )
 
 // Features are the optional parts of the protocol that hosts support.
-var Features = []string{"progress", "checkpoint", "rerun", "ended", "children", "wait", "family", "signals", "check", "documents"}
+var Features = []string{"progress", "checkpoint", "rerun", "ended", "children", "wait", "family", "signals", "check", "documents", "after"}
 
 // Answer is the result of Handle of a host.
 type Answer struct {

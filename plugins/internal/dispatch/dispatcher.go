@@ -177,7 +177,7 @@ func (d *Dispatcher[O]) forward(c *Call[O]) {
 			d.keep(c, next)
 		}
 		for _, k := range next.Checks {
-			answer := calls.Check(c.Reporter, k.Check, k.Rights.Adds)
+			answer := calls.Check(c.Reporter, k.Check, &k.Rights)
 			d.Mu.Lock()
 			d.Checked(k, answer)
 			d.Mu.Unlock()

@@ -1935,6 +1935,8 @@ type Child struct {
 	Set           string                 `protobuf:"bytes,8,opt,name=set,proto3" json:"set,omitempty"`                                // it is a child of this name of the task, which learns of its end: no key and no id then. Only to hosts with the feature "family": for others it is a task that is added. Empty if it is no child
 	TaskId        []byte                 `protobuf:"bytes,9,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`            // 16 bytes, a UUID that the handler has chosen; empty for one of the node
 	ExpiresAt     int64                  `protobuf:"varint,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // the task is too late from this time on; 0 is never
+	After         [][]byte               `protobuf:"bytes,11,rep,name=after,proto3" json:"after,omitempty"`                           // at most 100 tasks, each once: 16 bytes, a UUID. It runs when they are done, and is cancelled if one of them fails or is cancelled: no set and no run_at then. Only to hosts with the feature "after": others run it at once
+	AfterAny      bool                   `protobuf:"varint,12,opt,name=after_any,json=afterAny,proto3" json:"after_any,omitempty"`    // with after: it runs when they have ended, however
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2037,6 +2039,20 @@ func (x *Child) GetExpiresAt() int64 {
 		return x.ExpiresAt
 	}
 	return 0
+}
+
+func (x *Child) GetAfter() [][]byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Child) GetAfterAny() bool {
+	if x != nil {
+		return x.AfterAny
+	}
+	return false
 }
 
 // Signal is a message to one task. It is addressed by task_id or, if that is empty, by type and key.
@@ -3026,7 +3042,7 @@ const file_handler_proto_rawDesc = "" +
 	"\tor_failed\x18\x03 \x01(\bR\borFailed\"#\n" +
 	"\aRefused\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"\a\n" +
-	"\x05Ended\"\xfa\x02\n" +
+	"\x05Ended\"\xad\x03\n" +
 	"\x05Child\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
@@ -3039,7 +3055,9 @@ const file_handler_proto_rawDesc = "" +
 	"\atask_id\x18\t \x01(\fR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"expires_at\x18\n" +
-	" \x01(\x03R\texpiresAt\x1a:\n" +
+	" \x01(\x03R\texpiresAt\x12\x14\n" +
+	"\x05after\x18\v \x03(\fR\x05after\x12\x1b\n" +
+	"\tafter_any\x18\f \x01(\bR\bafterAny\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
