@@ -107,6 +107,10 @@ func vectors() map[string]proto.Message {
 		"from: documents": &FromHandler{Finishes: []*Finish{{RunId: 1, Documents: []*WriteDocument{
 			{Key: "stöck/a", Data: []byte{0, 0xff}, Replaces: &version, ExpiresAt: 2_000_000_000_000_000}, {Key: "b", Delete: true}, {Key: "c", Data: []byte("x"), Replaces: &none}, {},
 		}}}},
+		"from: tasks after others": &FromHandler{Finishes: []*Finish{{RunId: 1, Children: []*Child{
+			{Type: "late", Key: "k", After: [][]byte{bytes.Repeat([]byte{7}, 16), bytes.Repeat([]byte{0xfe}, 16)}, AfterAny: true},
+			{Type: "mail", Priority: proto.Uint32(9), After: [][]byte{bytes.Repeat([]byte{0xfe}, 16)}},
+		}}}},
 		"from: offer": &FromHandler{
 			Hello: &Hello{Protocol: 1, Types: []string{"a"}, Slots: 2},
 			Offer: &Offer{Handler: "mail", Labels: map[string]string{"region": "eu", "disk": ""}, Session: bytes.Repeat([]byte{7}, 16), Runs: []uint64{3, 300}, Name: "host:1"},

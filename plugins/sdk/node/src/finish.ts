@@ -213,8 +213,8 @@ function sizeOfDocuments({ documents }: Run): number {
 function sizeOfChildren({ added }: Run): number {
   let bytes = 0;
   for (const child of added) {
-    const { set, type, key, orderingKey, payload, headers } = child;
-    bytes += 64 + sizeOf(set) + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + payload.length;
+    const { set, type, key, orderingKey, payload, headers, after } = child;
+    bytes += 64 + 18 * after.length + sizeOf(set) + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + payload.length;
     for (const [name, value] of Object.entries(headers)) bytes += 8 + sizeOf(name) + sizeOf(value);
   }
   return bytes;

@@ -55,6 +55,8 @@ interface Saving {
 
 const LEVELS = { debug: -4, info: 0, warn: 4, error: 8 };
 export const MAX_CHECKPOINT = 1 << 20; // bytes
+const MAX_AFTER = 100;
+const TASKS_AFTER = "tasks that run after others";
 const FIELDS_BYTES = 64 << 10; // of the fields of one line; more are left out
 
 /** One run: the task for its handler, and what the stream needs to know of it. */
@@ -344,7 +346,9 @@ export class Run implements StepTask {
 
   spawn(child: Child): void {
     this.#mustRun("spawn a task");
-    this.added.push(childOf(child));
+    const message = childOf(child);
+    if (message.after.length > 0) this.#need("after", TASKS_AFTER);
+    this.added.push(message);
   }
 
   addChildren(name: string, children: readonly Child[]): void {
@@ -359,7 +363,11 @@ export class Run implements StepTask {
   }
 
   async checkSpawn(child: Child): Promise<Refusal | undefined> {
-    return (await this.#check("", [childOf(child)]))[0];
+    const message = childOf(child);
+    if (message.after.length > 0 && !this.link.features.has("after")) {
+      throw new Permanent(`the host does not support ${TASKS_AFTER}`, { class: "unsupported" });
+    }
+    return (await this.#check("", [message]))[0];
   }
 
   async #check(set: string, children: ChildMessage[]): Promise<Refusal[]> {
@@ -470,6 +478,9 @@ function childrenOf(name: string, children: readonly Child[]): ChildMessage[] {
   if (string(name, "the name of children") === "") throw new TypeError("children need a name");
   return children.map((child) => {
     if (child.key) throw new TypeError("a child that its task learns the end of has no key");
+    if (child.after || child.afterAny) {
+      throw new TypeError("a child that its task learns the end of runs after no other task");
+    }
     return childOf(child);
   });
 }
@@ -494,7 +505,31 @@ function childOf(child: Child): ChildMessage {
   }
   if (child.runAt !== undefined) message.runAt = micros(Number(child.runAt));
   if (child.priority !== undefined) message.priority = priority(child.priority);
+  message.after = predecessorsOf(child);
+  message.afterAny = Boolean(child.afterAny);
   return create(ChildSchema, message);
+}
+
+/** The ids of the tasks before one to add, as they are sent. */
+function predecessorsOf({ after = [], afterAny, runAt }: Child): Uint8Array[] {
+  if (!Array.isArray(after)) throw new TypeError("after is a list of ids");
+  if (after.length > MAX_AFTER) {
+    throw new RangeError(
+      `after has ${after.length} tasks, of ${MAX_AFTER} allowed: have the task run after one that runs after some of them`,
+    );
+  }
+  if (afterAny && after.length === 0) throw new TypeError("it has afterAny, and after names no task");
+  if (after.length > 0 && runAt !== undefined) {
+    throw new TypeError("it has a time, and after: it runs when the tasks of after have ended");
+  }
+  const seen = new Set<string>();
+  return after.map((id: string) => {
+    const bytes = idBytes(id, "the id of a task in after");
+    if (bytes.every((byte) => byte === 0)) throw new TypeError("after has an id that is zero");
+    if (seen.has(uuid(bytes))) throw new TypeError(`after has the task ${uuid(bytes)} twice`);
+    seen.add(uuid(bytes));
+    return bytes;
+  });
 }
 
 function textOf(value: unknown): string {

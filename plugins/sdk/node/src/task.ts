@@ -207,6 +207,15 @@ export interface Child {
   runAt?: Date | number;
   /** 0 (highest) to 9; its type's without it. */
   priority?: number;
+  /**
+   * The ids of up to 100 tasks that exist: it runs when all of them are done, and is cancelled if one of them fails or is
+   * cancelled. It goes without `runAt`, and not with {@link Task.addChildren}. If one of them is not in the store, the
+   * attempt fails: a task that the same answer adds is not there yet. With a host that does not support that, `spawn`
+   * throws a permanent error of class "unsupported".
+   */
+  after?: readonly string[];
+  /** With `after`: it runs when all of them have ended, however. */
+  afterAny?: boolean;
 }
 
 /** Log lines of a task. Fields that are no text are sent as JSON, errors with their stack. */

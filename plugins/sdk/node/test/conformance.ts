@@ -156,6 +156,11 @@ await serve(
       task.spawn(task.json<{ type: string; key: string; payload: string }>());
       return "spawned";
     },
+    after: (task) => {
+      const { any: afterAny, ...child } = task.json<Child & { any?: boolean }>();
+      task.spawn({ ...child, ...(afterAny && { afterAny }) });
+      return "spawned";
+    },
     family: (task) => {
       const { woken, parent } = task;
       if (woken) {

@@ -9,6 +9,7 @@ import { newRun } from "./fakes.js";
 
 const FEATURES = ["children", "family", "signals", "wait"];
 const ORDER = "01020304-0506-0708-090a-0b0c0d0e0f10";
+const OTHER = "ffffffff-0506-0708-090a-0b0c0d0e0f10";
 
 /** A run that has added a child and sent two signals. */
 function busyRun(): Run {
@@ -57,8 +58,37 @@ suite("children and signals", () => {
     }
   });
 
+  test("are joined by tasks that run after others", () => {
+    const { run } = newRun({}, [...FEATURES, "after"]);
+    run.spawn({ type: "a", after: [OTHER, ORDER] });
+    run.spawn({ type: "b", after: [ORDER.toUpperCase()], afterAny: true });
+    const hex = (ids: Uint8Array[]) => ids.map((id) => Buffer.from(id).toString("hex"));
+    const [order, other] = [ORDER, OTHER].map((id) => id.replaceAll("-", ""));
+    assert.deepEqual(
+      succeed(run, "done").finish.children.map(({ after, afterAny }) => [hex(after), afterAny]),
+      [
+        [[other, order], false],
+        [[order], true],
+      ],
+    );
+    const many = Array.from({ length: 101 }, (_, n) => `${ORDER.slice(0, 33)}${100 + n}`);
+    for (const [why, wrong] of [
+      [/after has 101 tasks/, { after: many }],
+      [/a time, and after/, { after: [ORDER], runAt: 1 }],
+      [/after names no task/, { afterAny: true }],
+      [/an id that is zero/, { after: [ORDER.replaceAll(/[0-9a-f]/g, "0")] }],
+      [/twice/, { after: [ORDER, ORDER] }],
+      [/is a UUID/, { after: ["no id"] }],
+    ] as const) {
+      assert.throws(() => run.spawn({ type: "a", ...wrong }), why);
+      assert.throws(() => run.addChildren("page", [{ type: "a", ...wrong }]), TypeError);
+    }
+    assert.equal(run.added.length, 2);
+  });
+
   test("that a host does not support fail the task, also if the handler goes on", () => {
     for (const [feature, use] of [
+      ["after", (run: Run) => run.spawn({ type: "a", after: [ORDER] })],
       ["family", (run: Run) => run.addChildren("page", [{ type: "a" }])],
       ["signals", (run: Run) => run.sendSignal({ type: "a", key: "k", name: "n" })],
     ] as const) {

@@ -52,7 +52,7 @@ suite("a program", { timeout: 60_000 }, () => {
     const [first] = host.frames;
     assert.deepEqual([first?.hello?.protocol, first?.hello?.sdk, first?.hello?.version], [1, "node", "conformance"]);
     assert.deepEqual([first?.hello?.slots, first?.credits], [3, 3]);
-    assert.equal(first?.hello?.types.length, 30);
+    assert.equal(first?.hello?.types.length, 31);
     host.run({ type: "hang" });
     host.send({ ping: 2n ** 64n - 1n });
     await host.until(() => host.frames.find((frame) => frame.pong === 2n ** 64n - 1n));

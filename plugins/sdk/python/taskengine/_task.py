@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 MAX_CHECKPOINT = 1 << 20
 """How many bytes an attempt may leave for the next one."""
+
+MAX_AFTER = 100
+"""How many tasks another one may run after."""
 
 MAX_DOCUMENT = 256 << 10
 """How many bytes a document may have."""
@@ -304,14 +307,26 @@ class Task:
         headers: Mapping[str, str] | None = None,
         run_at: Instant | None = None,
         priority: int | None = None,
+        after: Iterable[str] = (),
+        after_any: bool = False,
     ) -> None:
         """Submits a task if and only if this one succeeds. With a host that takes no children, the
         answer becomes a permanent error of class "unsupported".
 
         payload is whatever a handler may return. Tasks that share an ordering_key run one at a
         time, in the order in which they are ready. run_at is an aware datetime or Unix seconds.
+
+        after has the ids of up to 100 tasks that exist, and goes without run_at: the task runs when
+        all of them are done, and is cancelled if one of them fails or is cancelled; with after_any
+        it runs when all have ended, however. If one is not in the store, the attempt fails: a task
+        that this one adds with the same answer is not there yet. With a host that does not support
+        that, a permanent error of class "unsupported" is raised.
         """
-        encoded = _encode_child("", Child(task_type, payload, ordering_key, headers, run_at, priority), key)
+        child = Child(task_type, payload, ordering_key, headers, run_at, priority)
+        ids = _predecessors(after, after_any, run_at)
+        if ids:
+            self._need("after", "tasks that run after others")
+        encoded = _wire.child(*_parts(child, key), "", ids, after_any)
         with _state_lock:
             self._must_run("spawn a task")
             if self._children is None:
@@ -327,7 +342,7 @@ class Task:
         self._need("family", "children that a task learns the ends of")
         if not name:
             raise ValueError("children need a name")
-        encoded = [_encode_child(name, child) for child in children]
+        encoded = [_wire.child(*_parts(child), name) for child in children]
         with _state_lock:
             self._must_run("add children")
             self._children = (self._children or []) + encoded
@@ -341,7 +356,7 @@ class Task:
         """
         if not name:
             raise ValueError("children need a name")
-        return self._check(name, [_child_content(child) for child in children])
+        return self._check(name, [_wire.child_content(*_parts(child)) for child in children])
 
     def check_spawn(
         self,
@@ -353,9 +368,15 @@ class Task:
         headers: Mapping[str, str] | None = None,
         run_at: Instant | None = None,
         priority: int | None = None,
+        after: Iterable[str] = (),
+        after_any: bool = False,
     ) -> Any:
         """The same for a task to spawn."""
-        return self._check("", [_child_content(Child(task_type, payload, ordering_key, headers, run_at, priority), key)])
+        child = Child(task_type, payload, ordering_key, headers, run_at, priority)
+        ids = _predecessors(after, after_any, run_at)
+        if ids and self._outbox is not None and not self._outbox.serves("after"):
+            raise Permanent("the host does not support tasks that run after others", error_class="unsupported")
+        return self._check("", [_wire.child_content(*_parts(child, key), "", ids, after_any)])
 
     def _check(self, name: str, children: list[bytes]) -> Any:
         future: Future[list[Refusal]] = Future()
@@ -563,17 +584,27 @@ def _saved(future: Future[None]) -> Awaitable[None]:
 _state_lock = threading.Lock()  # guards _over, _children, _signals, _documents and the making of _event, of all tasks
 
 
-def _encode_child(name: str, child: Child, key: str = "") -> bytes:
-    """A child as a field of an answer."""
-    return _wire.child(*_parts(child, key), name)
+def _predecessors(after: Iterable[str], after_any: bool, run_at: Instant | None) -> list[bytes]:
+    """The tasks before one to spawn, as they are sent."""
+    if isinstance(after, (str, bytes)):
+        raise TypeError("after is a text: give a list of ids")
+    ids = [uuid.UUID(text).bytes for text in after]
+    if len(ids) > MAX_AFTER:
+        text = "after has %d tasks, of %d allowed: have the task run after one that runs after some of them"
+        raise ValueError(text % (len(ids), MAX_AFTER))
+    if after_any and not ids:
+        raise ValueError("it has after_any, and after names no task")
+    if ids and run_at is not None:
+        raise ValueError("it has a time, and after: it runs when the tasks of after have ended")
+    for number, task_id in enumerate(ids):
+        if not any(task_id):
+            raise ValueError("after has an id that is zero")
+        if task_id in ids[:number]:
+            raise ValueError("after has the task %s twice" % uuid.UUID(bytes=task_id))
+    return ids
 
 
-def _child_content(child: Child, key: str = "") -> bytes:
-    """A child as a part of a check."""
-    return _wire.child_content(*_parts(child, key))
-
-
-def _parts(child: Child, key: str) -> tuple[str, str, str, bytes, Mapping[str, str], int, int | None]:
+def _parts(child: Child, key: str = "") -> tuple[str, str, str, bytes, Mapping[str, str], int, int | None]:
     if not child.type:
         raise ValueError("a child needs a type")
     if child.priority is not None and not 0 <= child.priority <= 9:

@@ -627,10 +627,15 @@ def child(
     run_at: int,
     priority: int | None,
     name: str = "",
+    after: Iterable[bytes] = (),
+    after_any: bool = False,
 ) -> bytes:
     """A field of a Finish, to be added to its end. A name is that of the set of children that it belongs to. Text that is
     no UTF-8 is an error."""
-    return _message(7, child_content(task_type, key, ordering_key, payload, headers, run_at, priority, name))
+    content = child_content(
+        task_type, key, ordering_key, payload, headers, run_at, priority, name, after, after_any
+    )
+    return _message(7, content)
 
 
 def child_content(
@@ -642,13 +647,16 @@ def child_content(
     run_at: int,
     priority: int | None,
     name: str = "",
+    after: Iterable[bytes] = (),
+    after_any: bool = False,
 ) -> bytes:
     """The content of such a field."""
     content = _bytes(1, task_type.encode()) + _bytes(2, key.encode()) + _bytes(3, ordering_key.encode())
     content += _bytes(4, payload) + _map(5, {k.encode(): v.encode() for k, v in headers.items()}) + _int(6, run_at)
     if priority is not None:
         content += b"\x38" + _encode_varint(priority)
-    return content + _bytes(8, name.encode())
+    content += _bytes(8, name.encode()) + b"".join(_message(11, task_id) for task_id in after)
+    return content + _int(12, int(after_any))
 
 
 def check(run_id: int, number: int, name: str, children: Iterable[bytes]) -> bytes:

@@ -185,6 +185,13 @@ def children(task):
     return "spawned"
 
 
+@handler("after")
+def after(task):
+    asked = task.json()
+    task.spawn(asked["type"], asked.get("payload"), after=asked["after"], after_any=asked.get("any", False))
+    return "spawned"
+
+
 @handler("family")
 def family(task):
     if task.woken is not None:

@@ -16,7 +16,7 @@ import grpc
 from taskengine import _wire
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-EVERYTHING = ("check", "checkpoint", "children", "ended", "family", "progress", "rerun", "signals", "wait")
+EVERYTHING = ("after", "check", "checkpoint", "children", "ended", "family", "progress", "rerun", "signals", "wait")
 PATIENCE = 20  # seconds in which whatever a test waits for must have happened
 
 

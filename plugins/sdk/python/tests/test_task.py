@@ -2,6 +2,7 @@ import functools
 import sys
 import time
 import unittest
+import uuid
 from datetime import datetime, timedelta, timezone
 from unittest import mock
 
@@ -347,6 +348,35 @@ class Verdicts(unittest.TestCase):
         self.assertNotIn(signals[0], self.answer(both(Snooze(1)), features))
         self.assertNotIn(children[0], self.answer(both(ValueError()), features))
 
+    def test_a_task_is_spawned_to_run_after_others(self):
+        first, second = "01020304-0506-0708-090a-0b0c0d0e0f10", "ffffffff-0506-0708-090a-0b0c0d0e0f10"
+
+        def handle(task):
+            task.spawn("a", after=[second, first])
+            task.spawn("b", "x", after=(first,), after_any=True)
+
+        ids = [uuid.UUID(text).bytes for text in (first, second)]
+        sent = _wire.child("a", "", "", b"", {}, 0, None, "", [ids[1], ids[0]])
+        sent += _wire.child("b", "", "", b"x", {}, 0, None, "", [ids[0]], True)
+        self.assertEqual(self.answer(handle, ("children", "after")), _wire.finish_result(1, b"") + sent)
+
+    def test_tasks_that_cannot_run_after_others_are_errors(self):
+        t, first = task(), "01020304-0506-0708-090a-0b0c0d0e0f10"
+        for why, options in {
+            "after has 101 tasks": {"after": [str(uuid.UUID(int=n)) for n in range(101)]},
+            "it has a time, and after": {"after": [first], "run_at": 1},
+            "after names no task": {"after_any": True},
+            "an id that is zero": {"after": [str(uuid.UUID(int=0))]},
+            "twice": {"after": [first, first.upper()]},
+            "badly formed": {"after": ["no id"]},
+        }.items():
+            for ask in (t.spawn, t.check_spawn):
+                with self.subTest(why), self.assertRaisesRegex(ValueError, why):
+                    ask("a", **options)
+        with self.assertRaises(TypeError):
+            t.spawn("a", after=first)
+        self.assertIsNone(t._children)
+
     def test_children_and_signals_that_a_host_does_not_support_fail_the_task(self):
         def answered(use, *features):
             host = Host(0, frozenset(features))
@@ -361,6 +391,7 @@ class Verdicts(unittest.TestCase):
         for use, feature in (
             (lambda t: t.add_children("page", Child("a")), "family"),
             (lambda t: t.send_signal("paid", task_type="a", key="k"), "signals"),
+            (lambda t: t.spawn("a", after=["01020304-0506-0708-090a-0b0c0d0e0f10"]), "after"),
         ):
             self.assertIn(b"does not support", answered(use, "children", "wait"))
             self.assertNotIn(b"does not support", answered(use, "children", feature))

@@ -191,6 +191,13 @@ class Encoding(unittest.TestCase):
                     (w.CHECK, w.check(2, 1, "", [w.child_content("a", "k", "", b"", {}, 0, None)])),
                 ],
             ),
+            "from: tasks after others": w.encode_from_handler(
+                finishes=[
+                    w._int(1, 1)
+                    + w.child("late", "k", "", b"", {}, 0, None, "", [b"\x07" * 16, b"\xfe" * 16], True)
+                    + w.child("mail", "", "", b"", {}, 0, 9, "", [b"\xfe" * 16])
+                ]
+            ),
             "from: offer": w.encode_from_handler(
                 hello=w.encode_hello("", "", "", ["a"], 2),
                 offer=w.encode_offer("mail", {"region": "eu", "disk": ""}, b"\x07" * 16, [3, 300], "host:1"),

@@ -24,6 +24,7 @@ def function(task: Task) -> dict[str, int]:
     taken: Order = task.json(order)
     task.progress(1, 2, "taken")
     task.spawn("mail", {"order": taken.id}, priority=1, run_at=1.5)
+    task.spawn("audit", after=[task.id], after_any=True)
     task.log.info("charged", extra={"amount": taken.amount})
     stock: Document = task.read_document("stock/a")
     task.write_document(stock, {"left": stock.version}, expires_at=1.5)

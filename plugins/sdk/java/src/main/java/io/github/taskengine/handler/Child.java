@@ -1,8 +1,12 @@
 package io.github.taskengine.handler;
 
 import java.time.Instant;
+import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
+import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -16,6 +20,8 @@ import org.jspecify.annotations.Nullable;
  * @param headers of the task
  * @param runAt not before this time; {@code null} is at once
  * @param priority from 0 (highest) to 9; {@code null} leaves it to the type
+ * @param after up to 100 tasks that exist, by their ids, see {@link #after(UUID...)}
+ * @param isAfterAny whether it runs when the tasks of {@code after} have ended, however
  */
 public record Child(
     String type,
@@ -24,7 +30,10 @@ public record Child(
     @Nullable Object payload,
     Map<String, String> headers,
     @Nullable Instant runAt,
-    @Nullable Integer priority) {
+    @Nullable Integer priority,
+    List<UUID> after,
+    boolean isAfterAny) {
+  private static final int MAX_AFTER = 100;
 
   public Child {
     if (type.isEmpty()) {
@@ -36,6 +45,32 @@ public record Child(
     Objects.requireNonNull(key, "key");
     Objects.requireNonNull(orderingKey, "orderingKey");
     headers = Map.copyOf(headers);
+    after = List.copyOf(after);
+    check(after, isAfterAny, runAt);
+  }
+
+  private static void check(List<UUID> after, boolean isAfterAny, @Nullable Instant runAt) {
+    if (after.size() > MAX_AFTER) {
+      throw new IllegalArgumentException(
+          "after has %d tasks, of %d allowed: have the task run after one that runs after some of them"
+              .formatted(after.size(), MAX_AFTER));
+    }
+    if (isAfterAny && after.isEmpty()) {
+      throw new IllegalArgumentException("it is after any, and after names no task");
+    }
+    if (!after.isEmpty() && runAt != null) {
+      throw new IllegalArgumentException(
+          "it has a time, and after: it runs when the tasks of after have ended");
+    }
+    Set<UUID> seen = new HashSet<>();
+    for (UUID id : after) {
+      if (id.equals(new UUID(0, 0))) {
+        throw new IllegalArgumentException("after has an id that is zero");
+      }
+      if (!seen.add(id)) {
+        throw new IllegalArgumentException("after has the task " + id + " twice");
+      }
+    }
   }
 
   /**
@@ -45,7 +80,7 @@ public record Child(
    * @return the child
    */
   public static Child of(String type) {
-    return new Child(type, "", "", null, Map.of(), null, null);
+    return new Child(type, "", "", null, Map.of(), null, null, List.of(), false);
   }
 
   /**
@@ -55,7 +90,7 @@ public record Child(
    * @return the changed copy
    */
   public Child key(String key) {
-    return new Child(type, key, orderingKey, payload, headers, runAt, priority);
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, after, isAfterAny);
   }
 
   /**
@@ -65,7 +100,7 @@ public record Child(
    * @return the changed copy
    */
   public Child orderingKey(String orderingKey) {
-    return new Child(type, key, orderingKey, payload, headers, runAt, priority);
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, after, isAfterAny);
   }
 
   /**
@@ -75,7 +110,7 @@ public record Child(
    * @return the changed copy
    */
   public Child payload(@Nullable Object payload) {
-    return new Child(type, key, orderingKey, payload, headers, runAt, priority);
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, after, isAfterAny);
   }
 
   /**
@@ -85,7 +120,7 @@ public record Child(
    * @return the changed copy
    */
   public Child headers(Map<String, String> headers) {
-    return new Child(type, key, orderingKey, payload, headers, runAt, priority);
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, after, isAfterAny);
   }
 
   /**
@@ -95,7 +130,7 @@ public record Child(
    * @return the changed copy
    */
   public Child runAt(Instant runAt) {
-    return new Child(type, key, orderingKey, payload, headers, runAt, priority);
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, after, isAfterAny);
   }
 
   /**
@@ -105,6 +140,31 @@ public record Child(
    * @return the changed copy
    */
   public Child priority(int priority) {
-    return new Child(type, key, orderingKey, payload, headers, runAt, priority);
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, after, isAfterAny);
+  }
+
+  /**
+   * Lets the child run after tasks that exist: when all of them are done. It is cancelled if one of
+   * them fails or is cancelled. It has no {@code runAt} then, and is no child that its task learns
+   * the end of. If one of them is not in the store, the attempt fails: a task that the same answer
+   * adds is not there yet.
+   *
+   * @param ids of the tasks, instead of those it has; at most 100
+   * @return the changed copy
+   */
+  public Child after(UUID... ids) {
+    return new Child(
+        type, key, orderingKey, payload, headers, runAt, priority, List.of(ids), false);
+  }
+
+  /**
+   * Lets the child run after tasks that exist: when all of them have ended, however. See {@link
+   * #after(UUID...)}.
+   *
+   * @param ids of the tasks, instead of those it has; at most 100
+   * @return the changed copy
+   */
+  public Child afterAny(UUID... ids) {
+    return new Child(type, key, orderingKey, payload, headers, runAt, priority, List.of(ids), true);
   }
 }

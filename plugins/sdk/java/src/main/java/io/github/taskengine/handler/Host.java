@@ -21,6 +21,7 @@ record Host(Set<String> features, long maxResult, long maxPayload) {
   static final String SIGNALS = "signals"; // with the end of an attempt
   static final String CHECK = "check"; // it says which tasks would be refused
   static final String DOCUMENTS = "documents"; // it reads documents, and writes them with the end
+  static final String AFTER = "after"; // it adds tasks that run after others
   static final String EARLIER = "earlier"; // it takes answers of sessions that it does not know
 
   static Host of(Wire.Welcome welcome) {

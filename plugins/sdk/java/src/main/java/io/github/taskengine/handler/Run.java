@@ -387,6 +387,9 @@ final class Run implements Task {
 
   @Override
   public void spawn(Child child) {
+    if (!child.after().isEmpty()) {
+      requireFeature(Host.AFTER, "spawns a task that runs after others");
+    }
     Wire.Child spawned = built(child).build();
     synchronized (this) {
       requireRunning("spawn a task");
@@ -412,6 +415,10 @@ final class Run implements Task {
 
   @Override
   public Optional<Refusal> checkSpawn(Child child) {
+    if (!child.after().isEmpty() && !host.serves(Host.AFTER)) {
+      throw new PermanentException(
+          "the host does not support tasks that run after others", "unsupported");
+    }
     return check("", List.of(built(child).build())).stream().findFirst();
   }
 
@@ -488,6 +495,10 @@ final class Run implements Task {
     for (Child child : children) {
       if (!child.key().isEmpty()) {
         throw new IllegalArgumentException("a child that its task learns the end of has no key");
+      }
+      if (!child.after().isEmpty()) {
+        throw new IllegalArgumentException(
+            "a child that its task learns the end of runs after no other task");
       }
       all.add(built(child));
     }
@@ -620,6 +631,8 @@ final class Run implements Task {
     if (child.priority() != null) {
       built.setPriority(child.priority());
     }
+    child.after().forEach(id -> built.addAfter(bytes(id)));
+    built.setAfterAny(child.isAfterAny());
     return built;
   }
 

@@ -51,6 +51,7 @@ final class Conformance {
         .on("signals", Conformance::signal)
         .on("check", Conformance::check)
         .on("documents", Conformance::documents)
+        .on("after", Conformance::after)
         .on("fan", Steps.of(1, Conformance::fan))
         .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
         .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
@@ -326,6 +327,16 @@ final class Conformance {
       asked.write().forEach(written -> task.writeDocument(written.write()));
     }
     return told;
+  }
+
+  record Late(String type, @Nullable String payload, List<UUID> after, @Nullable Boolean any) {}
+
+  private static Object after(Task task) {
+    Late asked = task.json(Late.class);
+    UUID[] ids = asked.after().toArray(new UUID[0]);
+    Child child = Child.of(asked.type()).payload(asked.payload());
+    task.spawn(Boolean.TRUE.equals(asked.any()) ? child.afterAny(ids) : child.after(ids));
+    return "spawned";
   }
 
   record Sent(

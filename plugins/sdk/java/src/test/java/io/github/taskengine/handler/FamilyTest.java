@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 /** Children that a task learns the ends of, and signals that it sends. */
@@ -99,11 +100,42 @@ class FamilyTest {
   }
 
   @Test
+  void aTaskIsSpawnedToRunAfterOthers() {
+    Set<String> features = Set.of("children", "after");
+    Run task = task(features);
+    UUID other = UUID.fromString("ffffffff-0506-0708-090a-0b0c0d0e0f10");
+    ByteString otherBytes = ByteString.fromHex("ffffffff05060708090a0b0c0d0e0f10");
+    task.spawn(Child.of("a").after(other, ORDER));
+    task.spawn(Child.of("b").afterAny(ORDER));
+    List<Wire.Child> want =
+        List.of(
+            Wire.Child.newBuilder().setType("a").addAfter(otherBytes).addAfter(ORDER_BYTES).build(),
+            Wire.Child.newBuilder().setType("b").addAfter(ORDER_BYTES).setAfterAny(true).build());
+    assertEquals(want, answer(task, features, "done").getChildrenList());
+    UUID[] many = IntStream.range(1, 102).mapToObj(n -> new UUID(0, n)).toArray(UUID[]::new);
+    Map<String, Runnable> wrong =
+        Map.of(
+            "after has 101 tasks", () -> Child.of("a").after(many),
+            "a time, and after", () -> Child.of("a").runAt(Instant.EPOCH).after(ORDER),
+            "after names no task", () -> Child.of("a").afterAny(),
+            "an id that is zero", () -> Child.of("a").after(new UUID(0, 0)),
+            "twice", () -> Child.of("a").after(ORDER, ORDER),
+            "runs after no other",
+                () -> task(ALL).addChildren("c", List.of(Child.of("a").after(ORDER))));
+    wrong.forEach(
+        (why, use) -> {
+          String said = assertThrows(IllegalArgumentException.class, use::run).getMessage();
+          assertTrue(said.contains(why), said);
+        });
+  }
+
+  @Test
   void whatTheHostDoesNotSupportFailsTheTaskAlsoIfTheHandlerGoesOn() {
     Map<String, Consumer<Run>> uses =
         Map.of(
             "family", task -> task.addChildren("page", List.of(Child.of("a"))),
-            "signals", task -> task.sendSignal(Signal.toKey("a", "k", "n")));
+            "signals", task -> task.sendSignal(Signal.toKey("a", "k", "n")),
+            "after", task -> task.spawn(Child.of("a").after(ORDER)));
     uses.forEach(
         (feature, use) -> {
           Set<String> features = Set.of("children", "wait", "rerun");

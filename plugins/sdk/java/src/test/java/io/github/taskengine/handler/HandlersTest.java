@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -41,7 +42,7 @@ class HandlersTest {
     assertEquals("", child.payload("p").orderingKey());
     assertEquals(Child.of("mail").key("k"), child);
     assertEquals(
-        new Child("mail", "k", "o", null, Map.of("h", "v"), null, 3),
+        new Child("mail", "k", "o", null, Map.of("h", "v"), null, 3, List.of(), false),
         child.orderingKey("o").headers(Map.of("h", "v")).priority(3));
   }
 
