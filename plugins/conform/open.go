@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
@@ -73,6 +74,27 @@ func (x *exam) open(w *wire.Welcome) (*session, error) {
 		x.endSession(s)
 	}
 	return nil, fmt.Errorf("when it was started once more: %w", err)
+}
+
+// handshake is the content of the first line.
+type handshake struct {
+	version, network, address, transport string
+}
+
+// parseHandshake parses the first line.
+func parseHandshake(line string) (handshake, error) {
+	f := strings.Split(line, "|")
+	if len(f) != 6 || f[0] != "1" || f[5] != "" {
+		return handshake{}, fmt.Errorf("its first line is %.200q", line)
+	}
+	h := handshake{version: f[1], network: f[2], address: f[3], transport: f[4]}
+	switch {
+	case h.network == "unix" && h.transport == "grpc" && h.address != "":
+	case h.network == "stdio" && h.transport == "json" && h.address == "":
+	default:
+		return handshake{}, fmt.Errorf("its first line is %.200q", line)
+	}
+	return h, nil
 }
 
 // startAndShakeHands starts the program and reads its handshake.

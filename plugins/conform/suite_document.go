@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
@@ -22,7 +20,9 @@ func documentChecks() []check {
 	return []check{
 		alone(full, "documents", "a task reads a document, and replaces the version that it has read", reads, func(_ *exam, s *session) error { return s.replacesDocument() }),
 		alone(full, "documents", "a task creates a document that it has not found, and writes and deletes others", reads, func(_ *exam, s *session) error { return s.createsDocument() }),
-		alone(full, "documents", "a task that cannot read a document fails, unless it goes on without", reads, func(_ *exam, s *session) error { return s.readsInVain() }),
+		alone(full, "documents", "a task that cannot read a document fails, unless it goes on without", reads, func(_ *exam, s *session) error {
+			return s.asksInVain("documents", `{"read": "a", "append": "1"}`, notRead)
+		}),
 		in(wide, "documents", "without the feature a read of a document fails its task for good", never, func(s *session) error {
 			return s.unsupported("documents", `{"read": "a"}`)
 		}),
@@ -54,49 +54,15 @@ func readIn(result []byte) (d readDocument, err error) {
 	return d, nil
 }
 
-// readOf waits until a run has asked for a document for the nth time.
-func (s *session) readOf(run *wire.Run, n int) (asked *wire.ReadDocument, err error) {
-	err = s.await("a read of a document", func() bool {
-		seen := 0
-		for _, k := range s.reads {
-			if k.GetRunId() == run.GetRunId() {
-				seen++
-				asked = k
-			}
-		}
-		return seen >= n
+// asksForDocument submits a task that asks for a document.
+func (s *session) asksForDocument(payload, key string) (*wire.Run, uint64, error) {
+	return s.asks("documents", payload, func(run, number uint64) question {
+		return &wire.ReadDocument{RunId: run, Number: number, Key: key}
 	})
-	return asked, err
 }
 
-// asksForDocument submits a task that asks for a document. A worker loses its connection before the answer, and asks again.
-func (s *session) asksForDocument(payload, key string) (*wire.Run, *wire.ReadDocument, error) {
-	run := newRun("documents", []byte(payload))
-	if err := s.submit(run); err != nil {
-		return nil, nil, err
-	}
-	asked, err := s.readOf(run, 1)
-	if err != nil {
-		return nil, nil, err
-	}
-	if asked.GetNumber() == 0 || asked.GetKey() != key {
-		return nil, nil, fmt.Errorf("instead of a read of %q with a number came {%.500v}", key, asked)
-	}
-	s.waitForUnexpected(unexpectedTime)
-	if s.count(run) > 0 {
-		return nil, nil, errors.New("the finish came before the answer to the read")
-	}
-	if s.node == nil {
-		return run, asked, nil
-	}
-	if err := s.reconnect(run); err != nil {
-		return nil, nil, err
-	}
-	again, err := s.readOf(run, 2)
-	if err == nil && !proto.Equal(asked, again) {
-		err = fmt.Errorf("the read {%.500v} came again as {%.500v}", asked, again)
-	}
-	return run, again, err
+func notRead(run, number uint64, why string) *wire.ToHandler {
+	return &wire.ToHandler{Documents: []*wire.DocumentRead{{RunId: run, Number: number, Error: why}}}
 }
 
 // answersRead answers a read, and compares the finish.
@@ -123,12 +89,12 @@ func (s *session) answersRead(run *wire.Run, answer *wire.DocumentRead, learnt r
 }
 
 func (s *session) replacesDocument() error {
-	run, asked, err := s.asksForDocument(`{"read": "stöck/a", "append": "é"}`, "stöck/a")
+	run, number, err := s.asksForDocument(`{"read": "stöck/a", "append": "é"}`, "stöck/a")
 	if err != nil {
 		return err
 	}
 	version, expires := uint64(1<<62+1), int64(2_000_000_000_000_000) // no number of double precision
-	answer := &wire.DocumentRead{RunId: run.GetRunId(), Number: asked.GetNumber(), Version: version, Data: []byte("sö"), ExpiresAt: expires, CreatedAt: 1, UpdatedAt: 2}
+	answer := &wire.DocumentRead{RunId: run.GetRunId(), Number: number, Version: version, Data: []byte("sö"), ExpiresAt: expires, CreatedAt: 1, UpdatedAt: 2}
 	return s.answersRead(run, answer, readDocument{"sö", strconv.FormatUint(version, 10), expires / 1000}, []*wire.WriteDocument{
 		{Key: "stöck/a", Data: []byte("söé"), Replaces: &version, ExpiresAt: expires},
 	})
@@ -136,38 +102,14 @@ func (s *session) replacesDocument() error {
 
 func (s *session) createsDocument() error {
 	const writes = `[{"key": "b", "data": ""}, {"key": "c", "delete": true}, {"key": "d", "data": "x", "expires_ms": 1900000000000}]`
-	run, asked, err := s.asksForDocument(`{"read": "a", "append": "1", "write": `+writes+`}`, "a")
+	run, number, err := s.asksForDocument(`{"read": "a", "append": "1", "write": `+writes+`}`, "a")
 	if err != nil {
 		return err
 	}
-	answer := &wire.DocumentRead{RunId: run.GetRunId(), Number: asked.GetNumber()}
+	answer := &wire.DocumentRead{RunId: run.GetRunId(), Number: number}
 	return s.answersRead(run, answer, readDocument{Version: "0"}, []*wire.WriteDocument{
 		{Key: "a", Data: []byte("1"), Replaces: new(uint64)}, {Key: "b"}, {Key: "c", Delete: true}, {Key: "d", Data: []byte("x"), ExpiresAt: 1_900_000_000_000_000},
 	})
-}
-
-func (s *session) readsInVain() error {
-	const why = "the store does not answer"
-	run, asked, err := s.asksForDocument(`{"read": "a", "append": "1"}`, "a")
-	if err != nil {
-		return err
-	}
-	answer := &wire.DocumentRead{RunId: run.GetRunId(), Number: asked.GetNumber(), Error: why}
-	if err := s.send(&wire.ToHandler{Documents: []*wire.DocumentRead{answer}}); err != nil {
-		return err
-	}
-	f, err := s.finish(run)
-	if err != nil {
-		return err
-	}
-	e, err := failureOf(f)
-	if err != nil {
-		return err
-	}
-	if len(f.GetDocuments()) > 0 {
-		return fmt.Errorf("a finish with an error writes %.300v", f.GetDocuments())
-	}
-	return retryable(e, why)
 }
 
 // seeCount has tasks of a node write one document at a time: most of them conflict.
