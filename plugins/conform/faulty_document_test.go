@@ -5,11 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
-	"github.com/taskengine/taskengine/plugins/conform"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -33,7 +29,7 @@ func TestEachFaultOfDocumentsFailsItsChecks(t *testing.T) {
 		counts    = "tasks of a node count in a document, each once"
 		forbidden = "a node refuses a document that its handler may not use, and writes none of the finish"
 	)
-	for fault, want := range map[string][]string{
+	eachFault(t, []string{replaces, creates, fails, noReads, noWrites, counts, forbidden}, map[string][]string{
 		"no fault with documents": nil,
 		anyVersion:                {replaces, creates, counts},
 		noZero:                    {creates, counts},
@@ -41,29 +37,7 @@ func TestEachFaultOfDocumentsFailsItsChecks(t *testing.T) {
 		noTimes:                   {replaces, creates},
 		ignoresError:              {fails},
 		ignoresTerms:              {noReads, noWrites},
-	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			o := self(t, fault, transport+"=grpc")
-			o.Patience = 5 * time.Second
-			r, err := conform.Run(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var failed []string
-			for _, name := range names(r, conform.Failed) {
-				if strings.Contains(name, "document") {
-					failed = append(failed, name)
-				}
-			}
-			if diff := gocmp.Diff(want, failed); diff != "" {
-				t.Errorf("what failed (-want +got):\n%s", diff)
-			}
-			if c := outcome(t, r, forbidden); c.Outcome != conform.Passed {
-				t.Errorf("%s: %s", c.Name, c.Seen)
-			}
-		})
-	}
+	})
 }
 
 // usesDocuments reports whether the program serves the type documents.

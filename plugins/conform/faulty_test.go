@@ -36,8 +36,9 @@ type faulty struct {
 // seen is what a handler remembers of its session. It belongs to the goroutine that serves
 // the stream.
 type seen struct {
-	batched int                  // tasks of the type batch
-	begins  map[uint64]time.Time // when runs of the type hang begin
+	batched  int                  // tasks of the type batch
+	begins   map[uint64]time.Time // when runs of the type hang begin
+	features []string             // of the host
 	documents
 }
 
@@ -189,7 +190,8 @@ func (f faulty) serve(l link) int {
 		return 1
 	}
 	f.seen = &seen{begins: make(map[uint64]time.Time), documents: documents{asked: make(map[uint64]*documentTask), held: make(map[uint64]*wire.Finish)}}
-	f.seen.unsupported = !slices.Contains(w.GetWelcome().GetFeatures(), "documents")
+	f.seen.features = w.GetWelcome().GetFeatures()
+	f.seen.unsupported = !slices.Contains(f.seen.features, "documents")
 	afterRun := false
 	for {
 		frame, strange, err := l.recv()
@@ -233,11 +235,13 @@ func (f faulty) greeting(w *wire.Welcome) *wire.FromHandler {
 	case "no types":
 		hello.Types = nil
 	case "nonsense":
-		hello.Types = strings.Fields("echo json describe error throw doubt unencodable snooze again rerun ended wait hang log print progress checkpoint keep await flow children family signals check documents fan batch big exit")
+		hello.Types = strings.Fields("echo json describe error throw doubt unencodable snooze again rerun ended wait hang log print progress checkpoint keep await flow children family signals check documents after fan batch big exit")
 	case "is slow":
 		hello.Types = strings.Fields("echo describe hang batch")
 	case "no fault with documents", anyVersion, noZero, doubles, noTimes, ignoresError, ignoresTerms:
 		hello.Types = strings.Fields("echo describe documents")
+	case forgetsAfter, forgetsAny, alwaysAfter:
+		hello.Types = strings.Fields("echo describe after")
 	case "progress comes late":
 		hello.Types = strings.Fields("echo describe progress")
 	case "too many slots":
@@ -273,6 +277,10 @@ func (f faulty) answers(frame *wire.ToHandler) (out []*wire.FromHandler) {
 	for _, r := range runs {
 		if r.GetType() == "documents" && f.usesDocuments() {
 			out = append(out, f.seen.begin(f.fault, r))
+			continue
+		}
+		if r.GetType() == "after" && f.fault != "nonsense" {
+			out = append(out, f.after(r))
 			continue
 		}
 		out = append(out, f.answer(r)...)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/taskengine/taskengine/plugins/handler"
 	"github.com/taskengine/taskengine/steps"
 	"github.com/taskengine/taskengine/task"
 )
@@ -47,6 +48,26 @@ func familyAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
 	}
 	wait := task.ChildrenWait{Name: in.Name, Count: in.Count, OrFailed: in.OrFailed}
 	return []byte(in.Result), task.WaitForChildren([]task.ChildrenWait{wait}, time.Time{}, task.WithChildren(in.Name, requests(in.Type, in.Payloads)...))
+}
+
+func spawnAfterAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		Type, Payload string
+		After         []string
+		Any           bool
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	child := handler.Child{Type: in.Type, Payload: []byte(in.Payload), AfterAny: in.Any}
+	for _, text := range in.After {
+		id, err := task.ParseID(text)
+		if err != nil {
+			return nil, err
+		}
+		child.After = append(child.After, id)
+	}
+	return []byte("spawned"), handler.Spawn(ctx, child)
 }
 
 func signalAsAsked(_ context.Context, t *task.Task) ([]byte, error) {

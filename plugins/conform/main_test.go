@@ -109,6 +109,7 @@ func conformance() handler.Handlers {
 		"signals":   handler.Func(signalAsAsked),
 		"check":     handler.Func(checkAsAsked),
 		"documents": handler.Func(writeAsAsked),
+		"after":     handler.Func(spawnAfterAsAsked),
 		"fan":       steps.Handler(steps.Options{Version: 1}, fan),
 		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
 			outcomes := make([]handler.Outcome, len(tasks))

@@ -19,7 +19,7 @@ const (
 )
 
 // features are all features that a welcome may list.
-var features = []string{"progress", "checkpoint", "children", "rerun", "ended", "wait", "family", "signals", "check", "documents"}
+var features = []string{"progress", "checkpoint", "children", "rerun", "ended", "wait", "family", "signals", "check", "documents", "after"}
 
 const (
 	fewSlots  = 3
@@ -36,6 +36,13 @@ func (k kind) welcome() *wire.Welcome {
 	case full:
 		w.Features = slices.Clone(features)
 	}
+	return w
+}
+
+// without returns the welcome of a host with all features but one.
+func without(feature string) *wire.Welcome {
+	w := full.welcome()
+	w.Features = slices.DeleteFunc(w.Features, func(f string) bool { return f == feature })
 	return w
 }
 

@@ -10,7 +10,7 @@ import (
 
 // suiteChecks returns the checks for the conformance programs of SDKs.
 func suiteChecks() []check {
-	return slices.Concat(payloadChecks(), answerChecks(), rerunChecks(), endedChecks(), cancelChecks(), reportChecks(), waitChecks(), familyChecks(), checkChecks(), documentChecks(), crowdChecks())
+	return slices.Concat(payloadChecks(), answerChecks(), rerunChecks(), endedChecks(), cancelChecks(), reportChecks(), waitChecks(), familyChecks(), checkChecks(), documentChecks(), afterChecks(), crowdChecks())
 }
 
 // in returns a check of the suite that uses tasks of type typ in a session of kind k.
@@ -29,10 +29,15 @@ func in(k kind, typ, name, asks string, see func(*session) error) check {
 
 // alone is in for checks that end their session.
 func alone(k kind, typ, name, asks string, see func(*exam, *session) error) check {
+	return greeted(k.welcome, typ, name, asks, see)
+}
+
+// greeted is alone for checks of a program that gets this welcome.
+func greeted(welcome func() *wire.Welcome, typ, name, asks string, see func(*exam, *session) error) check {
 	return check{
 		name: name, asks: asks, suite: typ, needs: []string{returnsCredits},
 		see: func(x *exam) error {
-			s, err := x.open(k.welcome())
+			s, err := x.open(welcome())
 			if err != nil {
 				return err
 			}

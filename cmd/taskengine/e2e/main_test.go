@@ -470,6 +470,7 @@ func tell(_ context.Context, t *task.Task) ([]byte, error) {
 	var in struct {
 		Signal *task.SignalRequest
 		Child  string
+		After  []task.ID
 	}
 	if err := json.Unmarshal(t.Payload, &in); err != nil {
 		return nil, task.Permanent(err)
@@ -480,6 +481,9 @@ func tell(_ context.Context, t *task.Task) ([]byte, error) {
 	}
 	if in.Child != "" {
 		options = append(options, task.WithChildren("c", task.Request{Type: in.Child}))
+	}
+	if in.After != nil {
+		options = append(options, task.WithTasks(task.Request{Type: "shout", After: in.After}))
 	}
 	return []byte("told"), task.Again(time.Time{}, options...)
 }

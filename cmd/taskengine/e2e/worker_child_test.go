@@ -70,14 +70,14 @@ func TestATokenForWorkAloneAddsNoTasks(t *testing.T) {
 	}
 }
 
-// A worker signals and adds as children tasks of the types of its token only, also by their ids.
+// A worker signals and adds as children tasks of the types of its token only, also by their ids, and its tasks run after such tasks only.
 func TestATokenForSomeTypesSignalsAndAddsNoOthers(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	file := write(t, "taskengine.yaml", fmt.Sprintf(`
 storage: {driver: memory}
 handlers: {note: {remote: {}}, other: {remote: {}}}
-types: {teller: {handler: note}, shout: {handler: note}, later: {handler: other}}
+types: {teller: {handler: note, retry: {max: 1}}, shout: {handler: note}, later: {handler: other}}
 api: {tokens: %q}
 `, tokens))
 	create := func(name string, args ...string) string {
@@ -92,7 +92,14 @@ api: {tokens: %q}
 	admin := create("admin", "--role", "admin")
 	n := start(t, []string{"TASKENGINE_TOKEN=" + admin}, "run", "-c", file)
 	env := []string{"TASKENGINE_ADDRESS=" + n.api, "TASKENGINE_TOKEN=" + admin}
-	const id = "00000000-0000-7000-8000-000000000001"
+	const id, own, foreign = "00000000-0000-7000-8000-000000000001", "01982f4a-7c31-7000-8000-000000000002", "01982f4a-7c31-7000-8000-000000000003"
+	const missing = "01982f4a-7c31-7000-8000-000000000004"
+	for typ, id := range map[string]string{"shout": own, "later": foreign} {
+		if add := cli(t, env, "", "task", "add", typ, "--id", id, "--in", "1h"); add.code != exitOK {
+			t.Fatalf("add: %+v", add)
+		}
+	}
+	none := ", after which it is to run, is not in the store, or is of a type that this program may not add"
 	for _, token := range []string{all, some} {
 		w := startWorker(t, n.api, "TASKENGINE_TOKEN="+token, "TASKENGINE_WORKER_HANDLER=note", "JOURNAL="+filepath.Join(t.TempDir(), "journal"))
 		w.awaitConnected(t)
@@ -102,11 +109,17 @@ api: {tokens: %q}
 			`{"signal": {"to": "` + id + `", "name": "paid"}}`:                  "does not name the type",
 			`{"signal": {"type": "later", "key": "k", "name": "paid"}}`:         `not for "later"`,
 			`{"signal": {"type": "shout", "key": "k", "name": "paid"}}`:         "",
-			`{"child": "later"}`: `not for "later"`,
-			`{"child": "shout"}`: "",
+			`{"child": "later"}`:                            `not for "later"`,
+			`{"child": "shout"}`:                            "",
+			`{"after": ["` + own + `"]}`:                    "",
+			`{"after": ["` + own + `", "` + foreign + `"]}`: foreign + none,
+			`{"after": ["` + missing + `"]}`:                missing + none,
 		} {
 			if token == all {
 				says = ""
+				if strings.Contains(payload, missing) {
+					says = missing + ", after which it is to run, is not in the store: it was removed, or never existed"
+				}
 			}
 			add := cli(t, env, "", "task", "add", "teller", "--data", "@"+write(t, "payload", payload), "--wait")
 			if (add.code == exitOK) != (says == "") || !strings.Contains(add.stdout+add.stderr, says) {
