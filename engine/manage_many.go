@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -228,32 +229,51 @@ type Outcome struct {
 const (
 	manyReads = 16 // how many rows DoMany reads at the same time
 
-	// manyAtOnce is how many changes DoMany has under way. They share commits with the changes of running tasks, which wait for them.
+	// manyAtOnce is how many changes of DoMany are in a group. They share commits with the changes of running tasks, which wait for them.
 	manyAtOnce = 250
+
+	// groupsAtOnce is how many groups DoMany has under way in a store outside of this process, where one is prepared while another is written.
+	groupsAtOnce = 2
 )
 
 // DoMany makes a change of many tasks, at a time that becomes their UpdatedAt. It returns an outcome for each of them. Each is a change
-// of its own: some may be made though others are not. DoMany does not wait for the end of ctx: it completes what it has begun.
+// of its own: some may be made though others are not, in any order. DoMany does not wait for the end of ctx: it completes what it has begun.
 func (e *Engine) DoMany(ctx context.Context, at time.Time, a Action, targets []Target) []Outcome {
 	out := make([]Outcome, len(targets))
+	groups := groupsAtOnce
+	if slices.ContainsFunc(e.lanes, func(l *lane) bool { return l.isLocal }) {
+		groups = 1
+	}
+	var all sync.WaitGroup
+	places := make(chan struct{}, groups)
 	for from := 0; from < len(targets); from += manyAtOnce {
-		to := min(from+manyAtOnce, len(targets))
+		places <- struct{}{}
 		if ctx.Err() != nil {
 			for i := range out[from:] {
 				out[from+i].Err = context.Cause(ctx)
 			}
-			return out
+			break
 		}
-		if a.removes {
-			e.removeSome(context.WithoutCancel(ctx), targets[from:to], out[from:to])
-			continue
-		}
-		e.doSome(context.WithoutCancel(ctx), at, a, targets[from:to], out[from:to])
+		to := min(from+manyAtOnce, len(targets))
+		all.Go(func() {
+			defer func() { <-places }()
+			e.doGroup(context.WithoutCancel(ctx), at, a, targets[from:to], out[from:to])
+		})
 	}
+	all.Wait()
 	return out
 }
 
-// doSome makes a change of some tasks at once.
+// doGroup makes a change of some tasks at once.
+func (e *Engine) doGroup(ctx context.Context, at time.Time, a Action, targets []Target, out []Outcome) {
+	if a.removes {
+		e.removeSome(ctx, targets, out)
+	} else {
+		e.doSome(ctx, at, a, targets, out)
+	}
+}
+
+// doSome makes a change of some tasks that stay.
 func (e *Engine) doSome(ctx context.Context, at time.Time, a Action, targets []Target, out []Outcome) {
 	edits := make([]*shell.Edit, len(targets))
 	types := make([]string, len(targets))
