@@ -212,6 +212,11 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Why: "a secret of a cluster is kept without its coordinator",
 	},
 	{
+		Of:  "coord/kept",
+		May: []string{"coord", "internal/wakeup"},
+		Why: "a value of a cluster is followed, whatever it means",
+	},
+	{
 		Of:  "coord/record",
 		May: []string{"coord", "storage"},
 		Why: "what the nodes of a store have in common is recorded by the two ports, and no backend",
@@ -441,7 +446,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	},
 	{
 		Of:  "server/tokens",
-		May: []string{"coord", "internal/access", "internal/wakeup"},
+		May: []string{"coord", "coord/kept", "internal/access"},
 		Why: "tokens are kept without the engine and the API",
 	},
 	{

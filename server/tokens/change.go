@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/internal/access"
 )
 
@@ -27,9 +26,6 @@ const (
 
 	// keepFor is for how long a record is kept after its token was revoked, or has expired.
 	keepFor = 30 * 24 * time.Hour
-
-	// changeTries is how often a change is tried while the tokens change concurrently.
-	changeTries = 20
 )
 
 // Request is a token to add.
@@ -42,7 +38,7 @@ type Request struct {
 
 // List returns the kept tokens, by name.
 func (k *Kept) List(ctx context.Context) ([]Record, error) {
-	records, _, err := k.load(ctx)
+	records, err := k.value.Load(ctx)
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
 	return records, err
 }
@@ -158,35 +154,21 @@ func (k *Kept) unknown(name string) error {
 // change replaces the kept tokens by the result of fn, which may be called several times. This node knows the change when it
 // returns. After [ErrUnavailable] the change may have been made.
 func (k *Kept) change(ctx context.Context, fn func(all []Record, now time.Time) ([]Record, error)) error {
-	for range changeTries {
-		all, version, err := k.load(ctx)
-		if err != nil {
-			return err
-		}
+	return k.value.Change(ctx, func(all []Record) ([]byte, error) {
 		now := k.Now().UTC().Truncate(time.Millisecond)
-		if all, err = fn(current(all, now), now); err != nil {
-			return err
+		all, err := fn(current(all, now), now)
+		if err != nil {
+			return nil, err
 		}
-		begin := time.Now()
 		value, err := json.Marshal(document{all})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(value) > maxSize {
-			return fmt.Errorf("%w: the cluster keeps too many tokens: %d bytes of %d allowed; revoke some", ErrNotAllowed, len(value), maxSize)
+			return nil, fmt.Errorf("%w: the cluster keeps too many tokens: %d bytes of %d allowed; revoke some", ErrNotAllowed, len(value), maxSize)
 		}
-		after, swapped, err := k.Settings.Swap(ctx, coord.TokensSetting, "", version, value)
-		if err != nil {
-			return fmt.Errorf("%w: keep a change of the tokens, which may have been made: %w", ErrUnavailable, err)
-		}
-		if swapped {
-			k.reading.Lock()
-			k.publish(all, after.Version, begin)
-			k.reading.Unlock()
-			return nil
-		}
-	}
-	return ErrBusy
+		return value, nil
+	})
 }
 
 // current returns the records without tokens that ended long ago and without expired secrets.

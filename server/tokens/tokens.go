@@ -6,36 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/kept"
 	"github.com/taskengine/taskengine/internal/access"
-	"github.com/taskengine/taskengine/internal/wakeup"
-)
-
-const (
-	// confirmEvery is how often a node reads the tokens though nothing has notified it of a change: a notification may be late.
-	confirmEvery = time.Second
-
-	// readTimeout is how long one read may take.
-	readTimeout = 5 * time.Second
-
-	// retryAfter is how long a node rests after a read, or a watch, that failed.
-	retryAfter = time.Second
-
-	// lostAfter is for how long the settings have an older version than the node knows before it takes that: a server that is not
-	// current catches up sooner, and a coordinator that was restored from a backup does not.
-	lostAfter = 10 * time.Second
-
-	// warnAfter is the age of the last read from which on the log says that changes may be missing.
-	warnAfter = 15 * time.Second
 )
 
 // RefuseAfter is the age of the last read of the kept tokens from which on a node refuses them, because it cannot say
 // which of them were revoked.
-const RefuseAfter = 5 * time.Minute
+const RefuseAfter = kept.RefuseAfter
 
 // Config configures a [Kept].
 type Config struct {
@@ -48,19 +29,8 @@ type Config struct {
 // Kept are the tokens that a cluster keeps, as a node knows them.
 type Kept struct {
 	Config
-	reading sync.Mutex               // held while the settings are read and known is replaced
-	older   time.Time                // guarded by reading: since when the settings have an older version than known; zero: they have not
-	known   atomic.Pointer[snapshot] // replaced by read
-	joined  atomic.Pointer[joint]    // a cache of Tokens
-	warned  bool                     // of the goroutine of Watch: the log says that the tokens cannot be read
-	refused bool                     // of the goroutine of Watch: the log says that they are refused
-}
-
-// snapshot has the kept tokens at one moment.
-type snapshot struct {
-	version uint64         // of the setting
-	tokens  []access.Token // with one entry for each accepted secret
-	at      time.Time      // when the read began, by the clock of the process
+	value  *kept.Value[[]Record]
+	joined atomic.Pointer[joint] // a cache of Tokens
 }
 
 // joint has the tokens of a file and of a snapshot.
@@ -71,26 +41,37 @@ type joint struct {
 
 // Open reads the kept tokens.
 func Open(ctx context.Context, c Config) (*Kept, error) {
-	k := &Kept{Config: c}
-	if err := k.read(ctx); err != nil {
+	value, err := kept.Open(ctx, kept.Config[[]Record]{
+		Settings: c.Settings, Name: coord.TokensSetting, What: "the tokens of the cluster", Decode: decode, Log: c.Log,
+		Refused: "cannot be read, and are refused now; tokens of the file are accepted",
+	})
+	if err != nil {
 		return nil, err
 	}
-	return k, nil
+	return &Kept{Config: c, value: value}, nil
 }
 
 // Tokens returns the tokens of the file and of the cluster. It does not block.
 func (k *Kept) Tokens() *access.Tokens {
-	file, known := k.File(), k.known.Load()
-	if j := k.joined.Load(); j != nil && j.file == file && j.version == known.version {
+	file := k.File()
+	records, version := k.value.Known()
+	if j := k.joined.Load(); j != nil && j.file == file && j.version == version {
 		return j.all
 	}
-	j := &joint{file, access.Join(file, known.tokens, k.doubt, k.Now), known.version}
+	var accepted []access.Token
+	for i := range records {
+		accepted = append(accepted, records[i].accepted()...)
+	}
+	j := &joint{file, access.Join(file, accepted, k.doubt, k.Now), version}
 	k.joined.Store(j)
 	return j.all
 }
 
 // Age returns how long ago the read began by which this node knows the kept tokens.
-func (k *Kept) Age() time.Duration { return time.Since(k.known.Load().at) }
+func (k *Kept) Age() time.Duration { return k.value.Age() }
+
+// Watch follows the changes of the kept tokens until ctx ends: within about a second while the settings can be read.
+func (k *Kept) Watch(ctx context.Context) { k.value.Watch(ctx) }
 
 // doubt returns an error if the last read is too old.
 func (k *Kept) doubt() error {
@@ -100,129 +81,6 @@ func (k *Kept) doubt() error {
 	return nil
 }
 
-// Watch follows the changes of the kept tokens until ctx ends: within about a second while the settings can be read.
-func (k *Kept) Watch(ctx context.Context) {
-	changed := wakeup.New()
-	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() { k.notify(ctx, changed) })
-	tick := time.NewTicker(confirmEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed.C():
-		case <-tick.C:
-		}
-		for k.read(ctx) != nil && ctx.Err() == nil {
-			k.warn(ctx)
-			_ = wakeup.Sleep(ctx, retryAfter) // the loop looks at ctx
-		}
-		k.recovered()
-	}
-}
-
-// notify sets changed after each change of the setting, until ctx ends.
-func (k *Kept) notify(ctx context.Context, changed wakeup.Signal) {
-	for ctx.Err() == nil {
-		_ = k.Settings.Watch(ctx, coord.TokensSetting, func([]coord.Setting) { changed.Set() }) // the next read returns the error
-		_ = wakeup.Sleep(ctx, retryAfter)                                                       // the loop looks at ctx
-	}
-}
-
-// read refreshes the snapshot from the settings.
-func (k *Kept) read(ctx context.Context) error {
-	k.reading.Lock()
-	defer k.reading.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	begin := time.Now()
-	at, err := k.setting(ctx)
-	if err != nil {
-		return err
-	}
-	known := k.known.Load()
-	switch {
-	case known == nil || known.version < at.Version:
-	case known.version == at.Version:
-		k.older = time.Time{}
-		k.known.Store(&snapshot{known.version, known.tokens, begin})
-		return nil
-	case k.older.IsZero():
-		k.older = begin
-		return errOlder
-	case begin.Sub(k.older) < lostAfter:
-		return errOlder
-	}
-	k.older = time.Time{}
-	records, err := decode(at.Value)
-	if err != nil {
-		return err
-	}
-	k.publish(records, at.Version, begin)
-	return nil
-}
-
-var errOlder = errors.New("the settings have older tokens than the node knows")
-
-// publish stores a snapshot of the records of a version. The settings had them at the time at, or later. The caller holds reading.
-func (k *Kept) publish(records []Record, version uint64, at time.Time) {
-	next := &snapshot{version: version, at: at}
-	for _, r := range records {
-		next.tokens = append(next.tokens, r.accepted()...)
-	}
-	k.known.Store(next)
-}
-
-// warn says in the log that the tokens cannot be read.
-func (k *Kept) warn(ctx context.Context) {
-	age := k.Age()
-	if ctx.Err() != nil || age < warnAfter {
-		return
-	}
-	if !k.warned {
-		k.warned = true
-		k.Log.Warn("the tokens of the cluster cannot be read: changes have no effect on this node", "since", age, "refused_after", RefuseAfter)
-	}
-	if !k.refused && age >= RefuseAfter {
-		k.refused = true
-		k.Log.Error("the tokens of the cluster cannot be read, and are refused now; tokens of the file are accepted", "since", age)
-	}
-}
-
-// recovered says in the log that the tokens can be read again.
-func (k *Kept) recovered() {
-	if k.warned {
-		k.warned, k.refused = false, false
-		k.Log.Info("the tokens of the cluster can be read again")
-	}
-}
-
-// load returns the kept tokens, and the version of their setting.
-func (k *Kept) load(ctx context.Context) ([]Record, uint64, error) {
-	at, err := k.setting(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	all, err := decode(at.Value)
-	return all, at.Version, err
-}
-
-// setting returns the setting that has the kept tokens.
-func (k *Kept) setting(ctx context.Context) (coord.Setting, error) {
-	all, err := k.Settings.Settings(ctx, coord.TokensSetting)
-	if err != nil {
-		return coord.Setting{}, fmt.Errorf("%w: read the tokens of the cluster: %w", ErrUnavailable, err)
-	}
-	for _, s := range all {
-		if s.Scope == "" {
-			return s, nil
-		}
-	}
-	return coord.Setting{}, nil
-}
-
 // Errors of changes. An error that wraps none of them is about the request.
 var (
 	ErrUnknown     = errors.New("there is no such token")
@@ -230,6 +88,6 @@ var (
 	ErrInvalid     = errors.New("no such token can be")
 	ErrNotAllowed  = errors.New("the token cannot be changed so")
 	ErrMore        = errors.New("a token cannot give more than it has")
-	ErrBusy        = errors.New("the tokens change too often; try again")
-	ErrUnavailable = errors.New("the tokens cannot be reached")
+	ErrBusy        = kept.ErrBusy
+	ErrUnavailable = kept.ErrUnavailable
 )
