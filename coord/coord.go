@@ -164,6 +164,10 @@ const SecretSetting = "secret"
 // SessionsSetting is the name of the setting with the secret of the sessions of the dashboard. It is not for display.
 const SessionsSetting = "sessions"
 
+// EndedSetting is the name of the setting with the sessions of the dashboard that were ended before their time. Package server/sessions
+// defines its value. It is not for display.
+const EndedSetting = "ended-sessions"
+
 // TokensSetting is the name of the setting with the tokens of clients. Package server/tokens defines its value. It is not for display.
 const TokensSetting = "tokens"
 

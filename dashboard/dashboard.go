@@ -80,6 +80,7 @@ func New(c Config) http.Handler {
 		d.sealer = newSealer(c.Login)
 		mux.HandleFunc("GET "+c.Base+beginPath, d.beginLogin)
 		mux.HandleFunc("GET "+c.Base+callbackPath, d.endLogin)
+		mux.HandleFunc("POST "+c.Base+endPath, d.endSessions)
 	}
 	for _, p := range pages() {
 		mux.HandleFunc("GET "+c.Base+p.path, func(w http.ResponseWriter, r *http.Request) { d.servePage(w, r, p) })

@@ -5,6 +5,7 @@
 //	dashboard.go  routes, headers, and the life of a request
 //	session.go    who a person is: the token or the session in a cookie
 //	login.go      the log-in at an identity provider, by package oidc
+//	logout.go     the end of sessions by the provider
 //	seal.go       values in cookies that only nodes can read
 //	inprocess.go  requests to the API without a network
 //	cache.go      answers that several pages share for a moment

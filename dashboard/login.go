@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -17,6 +18,9 @@ const (
 	// beginPath and callbackPath are below Base. The cookie of a log-in that has begun is sent to both alone.
 	beginPath    = "oidc/login"
 	callbackPath = "oidc/callback"
+
+	// endPath is below Base: the provider sends logout tokens to it.
+	endPath = "oidc/backchannel-logout"
 
 	// attemptFor is how long a person has for logging in at the provider.
 	attemptFor = 10 * time.Minute
@@ -34,6 +38,18 @@ type Login struct {
 	// Secret returns the secret by which sessions are sealed. All nodes of a cluster have the same one, so any of them knows each
 	// session. With anew it is read again: it may be another one by now.
 	Secret func(ctx context.Context, anew bool) ([]byte, error)
+
+	Ended Ended
+}
+
+// Ended knows the sessions of a cluster that were ended before their time. It is used by several goroutines.
+type Ended interface {
+	// Time returns the time of the cluster.
+	Time() time.Time
+	// Has reports whether a session was ended. The error says for people why that is not known. It does not block.
+	Has(s *access.Session) (bool, error)
+	// End ends sessions on all nodes. order identifies the order, which is refused if it was given before. by is who gives it.
+	End(ctx context.Context, what access.Ending, order, by string) error
 }
 
 // begun is a log-in that has begun, in a sealed cookie.
@@ -48,7 +64,15 @@ type session struct {
 	Name   string    `json:"name"`
 	Values []string  `json:"values"` // of the claim for roles
 	Until  time.Time `json:"until"`
+
+	Subject string    `json:"subject"`
+	ID      string    `json:"id,omitempty"` // at the provider; "" if that has not named it
+	Issued  time.Time `json:"issued"`       // by the clock of the provider
+	Begun   time.Time `json:"begun"`        // by the clock of the cluster
 }
+
+// errDoubt says that it is not known whether a session was ended.
+var errDoubt = errors.New("the node cannot say which sessions have ended")
 
 // person returns the person of a session; nil if it has ended, or gives no access any more.
 func (d *dashboard) person(s *session) *access.Token {
@@ -80,7 +104,17 @@ func (d *dashboard) sessionOf(r *http.Request) (*access.Token, error) {
 	case err != nil:
 		return nil, err
 	}
-	return d.person(s), nil
+	p := d.person(s)
+	if p == nil || s.Subject == "" { // or it is of a version that could not end sessions
+		return nil, nil
+	}
+	switch isEnded, err := d.Login.Ended.Has(&access.Session{Person: s.Name, Subject: s.Subject, ID: s.ID, Issued: s.Issued, Begun: s.Begun}); {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errDoubt, err)
+	case isEnded:
+		return nil, nil
+	}
+	return p, nil
 }
 
 // callbackOf returns the URL of the callback.
@@ -150,7 +184,10 @@ func (d *dashboard) endLogin(w http.ResponseWriter, r *http.Request) {
 		d.loginFailed(w, r, b.Next, err)
 		return
 	}
-	s := &session{who.Name, who.Values, time.Now().Add(d.Login.Session)}
+	s := &session{
+		Name: who.Name, Values: who.Values, Until: time.Now().Add(d.Login.Session),
+		Subject: who.Subject, ID: who.Session, Issued: who.Issued, Begun: d.Login.Ended.Time(),
+	}
 	p := d.person(s)
 	if p == nil {
 		d.loginFailed(w, r, b.Next, d.refusal(who))

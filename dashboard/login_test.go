@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,11 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/dashboard"
 	"github.com/taskengine/taskengine/dashboard/oidc"
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/internal/browsertest"
 	"github.com/taskengine/taskengine/internal/oidctest"
+	"github.com/taskengine/taskengine/server/sessions"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -33,7 +37,17 @@ func loginAt(t testing.TB, issuer, secret string) *dashboard.Login {
 	})
 	t.Cleanup(p.Close)
 	key := sha256.Sum256([]byte(secret))
-	return &dashboard.Login{Provider: p, Session: time.Hour, Secret: func(context.Context, bool) ([]byte, error) { return key[:], nil }}
+	return &dashboard.Login{Provider: p, Session: time.Hour, Secret: func(context.Context, bool) ([]byte, error) { return key[:], nil }, Ended: endedIn(t, local.New())}
+}
+
+// endedIn returns the ended sessions that settings have.
+func endedIn(t testing.TB, settings coord.Config) *sessions.Ended {
+	t.Helper()
+	ended, err := sessions.Open(t.Context(), sessions.Config{Settings: settings, Session: time.Hour, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ended
 }
 
 // logIn logs in at the provider as a person, beginning at a page, and returns the page that is shown then.

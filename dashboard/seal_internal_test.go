@@ -79,14 +79,14 @@ func TestASessionEndsAndHasTheRolesOfTheConfiguration(t *testing.T) {
 		s    session
 		want bool
 	}{
-		"a session":                 {session{"ann", []string{"ops"}, until}, true},
-		"of a grant that was added": {session{"ann", []string{"other", "ops"}, until}, true},
-		"of a grant that has gone":  {session{"ann", []string{"other"}, until}, false},
-		"without one":               {session{"ann", nil, until}, false},
-		"without the role view":     {session{"ann", []string{"plugin"}, until}, false},
-		"that has ended":            {session{"ann", []string{"ops"}, time.Now()}, false},
-		"without an end":            {session{"ann", []string{"ops"}, time.Time{}}, false},
-		"without a name":            {session{"", []string{"ops"}, until}, false},
+		"a session":                 {session{Name: "ann", Values: []string{"ops"}, Until: until}, true},
+		"of a grant that was added": {session{Name: "ann", Values: []string{"other", "ops"}, Until: until}, true},
+		"of a grant that has gone":  {session{Name: "ann", Values: []string{"other"}, Until: until}, false},
+		"without one":               {session{Name: "ann", Values: nil, Until: until}, false},
+		"without the role view":     {session{Name: "ann", Values: []string{"plugin"}, Until: until}, false},
+		"that has ended":            {session{Name: "ann", Values: []string{"ops"}, Until: time.Now()}, false},
+		"without an end":            {session{Name: "ann", Values: []string{"ops"}, Until: time.Time{}}, false},
+		"without a name":            {session{Name: "", Values: []string{"ops"}, Until: until}, false},
 	} {
 		p := d.person(&one.s)
 		if (p != nil) != one.want || p != nil && (!p.May(access.Manage) || !p.Expires.Equal(until) || p.PersonName() != "ann") {
@@ -119,5 +119,50 @@ func TestWithoutTheSecretOfTheSessionsTokensAreTaken(t *testing.T) {
 	}
 	if code, said := get(tokenCookie, "t"); code != http.StatusNotFound {
 		t.Errorf("a token gives %d: %s", code, said)
+	}
+}
+
+// unsure are the ended sessions of a node that has not been able to read them for long.
+type unsure struct{}
+
+func (unsure) Time() time.Time { return time.Now() }
+
+func (unsure) Has(*access.Session) (bool, error) {
+	return false, errors.New("it has read nothing for 6m")
+}
+
+func (unsure) End(context.Context, access.Ending, string, string) error {
+	return errors.New("no answer")
+}
+
+func TestANodeThatDoesNotKnowWhetherASessionHasEndedRefusesItForNow(t *testing.T) {
+	tokens, err := access.NewTokens([]access.Token{{Name: "ann", Hash: access.HashOf("t"), Roles: []access.Role{access.View}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := &Login{
+		Provider: oidc.New(oidc.Config{Grants: oidc.Grants{"ops": {Roles: []access.Role{access.Operate}}}}), Ended: unsure{},
+		Secret: func(context.Context, bool) ([]byte, error) { return []byte("x"), nil },
+	}
+	h := New(Config{Base: "/ui/", API: http.NotFoundHandler(), Tokens: func() *access.Tokens { return tokens }, Login: login})
+	for what, one := range map[string]struct {
+		subject string
+		code    int
+		says    string
+	}{
+		"a session":                             {"1", http.StatusServiceUnavailable, "the node cannot say which sessions have ended: it has read nothing for 6m"},
+		"one that does not say of which person": {"", http.StatusSeeOther, ""},
+	} {
+		sealed, err := newSealer(login).seal(t.Context(), forSession, session{Name: "ann", Values: []string{"ops"}, Until: time.Now().Add(time.Hour), Subject: one.subject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/nothing", nil)
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: sealed})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != one.code || !strings.Contains(w.Body.String(), one.says) {
+			t.Errorf("%s gives %d: %s", what, w.Code, w.Body)
+		}
 	}
 }

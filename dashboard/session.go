@@ -88,7 +88,11 @@ func (d *dashboard) admit(w http.ResponseWriter, r *http.Request) (*view, bool) 
 	person, err := d.sessionOf(r)
 	if err != nil {
 		d.Log.Warn("the session of a person cannot be read", "error", err)
-		http.Error(w, "the node cannot read the secret of the sessions, which its store or coordinator has; log in with a token, or try again", http.StatusServiceUnavailable)
+		said := "the node cannot read the secret of the sessions, which its store or coordinator has; log in with a token, or try again"
+		if errors.Is(err, errDoubt) {
+			said = err.Error()
+		}
+		http.Error(w, said, http.StatusServiceUnavailable)
 		return nil, false
 	}
 	if person != nil {

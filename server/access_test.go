@@ -124,7 +124,7 @@ var least = map[string]access.Role{
 	"PauseSchedules": access.Manage, "ResumeSchedules": access.Manage, "TriggerSchedule": access.Manage, "BackfillSchedule": access.Manage,
 	"ListNodes": access.View, "DrainNode": access.Admin, "ApplyConfig": access.Admin,
 	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
-	"AddToken": access.Admin, "ListTokens": access.Admin, "RevokeToken": access.Admin, "RotateToken": access.Admin,
+	"AddToken": access.Admin, "ListTokens": access.Admin, "RevokeToken": access.Admin, "RotateToken": access.Admin, "RevokeSessions": access.Admin,
 	"SetTask": access.Manage, "DeleteTask": access.Admin, "PreviewBulkJob": access.View, "ListBulkJobs": access.View, "GetBulkJob": access.View, "StartBulkJob": access.Manage, "PauseBulkJob": access.Manage, "ContinueBulkJob": access.Manage, "SetBulkJobRate": access.Manage, "StopBulkJob": access.Manage,
 	"Version": "",
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server/peer"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/server/sessions"
 	"github.com/taskengine/taskengine/server/tokens"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/tasklog"
@@ -94,6 +95,9 @@ type APIConfig struct {
 	// Kept are the tokens of the cluster, for the methods that change them. Nil: it has none.
 	Kept *tokens.Kept
 
+	// Sessions are the sessions of the dashboard that were ended, for the method that ends more. Nil: people do not log in.
+	Sessions *sessions.Ended
+
 	// Register adds services for workers to the server of gRPC libraries, beside that of the API; nil for none. Their methods
 	// are streams. A caller with a token needs the role work. permit checks that the token is for the given types of tasks,
 	// and adds that the caller may also add tasks of these types, and signal them; for adds the type "" stands for any.
@@ -125,6 +129,7 @@ type API struct {
 	audit      *slog.Logger                    // nil for none
 	tokens     func() *access.Tokens           // nil: every caller may do everything
 	kept       *tokens.Kept                    // nil: the cluster keeps none
+	sessions   *sessions.Ended                 // nil: there are none
 	redaction  atomic.Pointer[Redaction]       // replaced by SetRedaction, and never changed
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
 	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error, func(ctx context.Context, types ...string) error)
@@ -142,7 +147,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, storedLogs: c.StoredLogs, alerts: c.Alerts, workers: c.Workers, peers: c.Peers, stop: c.Stop, reload: c.Reload, started: time.Now(), sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, kept: c.Kept, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, storedLogs: c.StoredLogs, alerts: c.Alerts, workers: c.Workers, peers: c.Peers, stop: c.Stop, reload: c.Reload, started: time.Now(), sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, kept: c.Kept, sessions: c.Sessions, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), jobs: jobs.Of(c.Engine), stopping: make(chan struct{}),
 	}

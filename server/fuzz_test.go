@@ -33,7 +33,7 @@ var methods = []string{
 	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
 	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "ApplyPlatforms", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
 	"SetTask", "DeleteTask", "PreviewBulkJob", "StartBulkJob", "ListBulkJobs", "GetBulkJob", "PauseBulkJob", "ContinueBulkJob", "SetBulkJobRate", "StopBulkJob",
-	"AddToken", "ListTokens", "RevokeToken", "RotateToken",
+	"AddToken", "ListTokens", "RevokeToken", "RotateToken", "RevokeSessions",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
@@ -175,6 +175,7 @@ func seed(f *testing.F) {
 		&taskenginev1.ListTokensRequest{Revoked: true},
 		&taskenginev1.RevokeTokenRequest{Name: "n", Force: true, By: "b"},
 		&taskenginev1.RotateTokenRequest{Name: "n", Grace: durationpb.New(time.Minute), By: "b"},
+		&taskenginev1.RevokeSessionsRequest{Person: "ann@example.com", By: "b"},
 		&taskenginev1.RetrySlicesRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), Until: timestamppb.New(time.Unix(1<<30, 0))},
 	} {
 		name := strings.TrimSuffix(string(m.ProtoReflect().Descriptor().Name()), "Request")

@@ -142,7 +142,7 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "StopBulkJob", a.StopBulkJob),
 		unary(a, "AddToken", a.AddToken),
 		unary(a, "ListTokens", a.ListTokens),
-		unary(a, "RevokeToken", a.RevokeToken),
+		unary(a, "RevokeToken", a.RevokeToken), unary(a, "RevokeSessions", a.RevokeSessions),
 		unary(a, "RotateToken", a.RotateToken),
 		unary(a, "Overview", a.Overview),
 		unary(a, "Version", a.Version),

@@ -123,6 +123,7 @@ var rights = map[string]right{
 	"ListTokens":      {access.Admin, ofAll},
 	"RevokeToken":     {access.Admin, ofAll},
 	"RotateToken":     {access.Admin, ofAll},
+	"RevokeSessions":  {access.Admin, ofAll},
 
 	"Version": {"", ofNone},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -18,6 +19,10 @@ type Person struct {
 	Values  []string // of the claim for roles: those that give some
 	Others  []string // the other values
 	IDToken string
+
+	Subject string    // identifies the person at the provider
+	Session string    // identifies the session at the provider; "" if that does not name it
+	Issued  time.Time // by the clock of the provider
 }
 
 // claims are the claims of the provider about a person.
@@ -83,7 +88,13 @@ func (p *Provider) person(ctx context.Context, k *known, token *oidc.IDToken, go
 			}
 		}
 	}
-	return p.personOf(all, raw)
+	person, err := p.personOf(all, raw)
+	if err != nil {
+		return nil, err
+	}
+	person.Subject, person.Issued = token.Subject, token.IssuedAt
+	person.Session, _ = all["sid"].(string)
+	return person, nil
 }
 
 // personOf returns the person of some claims.

@@ -2,6 +2,7 @@
 //
 //	oidc.go    the flow, and the metadata of the provider
 //	claims.go  the person, by the claims of the provider
+//	ended.go   orders of the provider to end sessions
 //	grants.go  the roles of a person, by the values of a claim
 package oidc
 

@@ -71,8 +71,13 @@ func encoded(v any) string {
 }
 
 // signed returns a token that is signed as it should be.
-func (i *issuer) signed(claims map[string]any) string {
-	text := encoded(map[string]any{"alg": "RS256", "kid": "k"}) + "." + encoded(claims)
+func (i *issuer) signed(claims map[string]any) string { return i.signedAs(nil, claims) }
+
+// signedAs is signed with more in the header.
+func (i *issuer) signedAs(more, claims map[string]any) string {
+	header := map[string]any{"alg": "RS256", "kid": "k"}
+	maps.Copy(header, more)
+	text := encoded(header) + "." + encoded(claims)
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, sum[:])
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// personPrefix begins the names of persons. No token has a colon in its name, so nobody who logs in has the name of a token.
-const personPrefix = "oidc:"
+// PersonPrefix begins the names of persons. No token has a colon in its name, so nobody who logs in has the name of a token.
+const PersonPrefix = "oidc:"
 
 // longestPerson is the most bytes of the name of a person.
 const longestPerson = 150
@@ -23,12 +23,12 @@ func Named(name string) (*Token, error) {
 	if name == "" || len(name) > longestPerson || strings.ContainsFunc(name, isOdd) {
 		return nil, fmt.Errorf("is %.200q; audit lines take names of 1 to %d bytes without spaces, quotes and parentheses", name, longestPerson)
 	}
-	return &Token{Name: personPrefix + name}, nil
+	return &Token{Name: PersonPrefix + name}, nil
 }
 
 // PersonName returns the name of the person that the token stands for; "" if it stands for a program, or for the holder of its text.
 func (t *Token) PersonName() string {
-	name, _ := strings.CutPrefix(t.Name, personPrefix)
+	name, _ := strings.CutPrefix(t.Name, PersonPrefix)
 	if name == t.Name {
 		return ""
 	}

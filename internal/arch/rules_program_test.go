@@ -89,7 +89,7 @@ var programRules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors", "cmd/taskengine/internal/hooks",
 			"bulk", "bulk/jobs", "capacity", "cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "dashboard", "coord/guid", "coord/kafka", "coord/postgres",
-			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/redact", "internal/tlsfiles", "internal/wakeup", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "server/peer", "server/tokens", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog", "dashboard/oidc", "coord/secret",
+			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/redact", "internal/tlsfiles", "internal/wakeup", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "server/peer", "server/sessions", "server/tokens", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog", "dashboard/oidc", "coord/secret",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

@@ -364,7 +364,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	{
 		Of: "server",
 		May: []string{
-			"server/peer", "server/proto/...", "server/tokens", "alert", "bulk", "bulk/jobs", "coord", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
+			"server/peer", "server/proto/...", "server/sessions", "server/tokens", "alert", "bulk", "bulk/jobs", "coord", "engine", "filter", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
 			"internal/access", "internal/ratelog", "internal/redact", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
@@ -448,6 +448,11 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Of:  "server/tokens",
 		May: []string{"coord", "coord/kept", "internal/access"},
 		Why: "tokens are kept without the engine and the API",
+	},
+	{
+		Of:  "server/sessions",
+		May: []string{"coord", "coord/kept", "internal/access"},
+		Why: "which sessions have ended is kept without the pages and the API",
 	},
 	{
 		Of:  "internal/machine",

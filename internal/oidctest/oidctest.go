@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"embed"
 	"io"
+	"net/http"
 	"net/url"
 	"os/exec"
 	"path/filepath"
@@ -84,6 +85,23 @@ func (p *Provider) start(port string, valid time.Duration) {
 	}
 	_ = stdin.Close()
 	p.t.Fatalf("the provider does not start: %v\n%s", cmd.Wait(), said.String())
+}
+
+// SendLogoutTokens has the provider send logout tokens to a URL, until it is stopped.
+func (p *Provider) SendLogoutTokens(to string) {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.URL+"/logout-tokens-to?"+to, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		p.t.Fatalf("the provider answers with %s", res.Status)
+	}
 }
 
 // Stop stops the provider, if it runs.

@@ -37,6 +37,16 @@ func LogIn(t testing.TB, c *http.Client, to, as string) *Page {
 	return p
 }
 
+// LogOut goes to the page of the provider for logging out, and logs out there.
+func LogOut(t testing.TB, c *http.Client, p *Provider) {
+	t.Helper()
+	page := Open(t, c, p.URL+"/session/end")
+	if page.Code != http.StatusOK || !strings.Contains(page.Body, "logout") {
+		t.Fatalf("the provider shows %d at %s:\n%s", page.Code, page.URL, page.Body)
+	}
+	page.submit(t, c, url.Values{"logout": {"yes"}})
+}
+
 // submit sends the first form of a page, with its hidden fields and these.
 func (p *Page) submit(t testing.TB, c *http.Client, fields url.Values) *Page {
 	t.Helper()

@@ -106,7 +106,7 @@ func keptOf(c coord.Contents) (all []keptJSON) {
 	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
 		for _, s := range c.Settings[name] {
 			value := string(s.Value)
-			if name == coord.SecretSetting || name == coord.SessionsSetting || name == coord.TokensSetting {
+			if name == coord.SecretSetting || name == coord.SessionsSetting || name == coord.EndedSetting || name == coord.TokensSetting {
 				value = "(not shown)"
 			}
 			all = append(all, keptJSON{Kind: "setting", Name: name, Scope: &s.Scope, Value: value, Version: s.Version})

@@ -67,6 +67,7 @@ func newRoot(a *app) *cobra.Command {
 			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceApply(a), newSourceExport(a), newSourceReset(a), newSourceRetry(a)),
 		group("token", "Make, list and revoke the tokens of clients, which the cluster keeps, or a file",
 			newTokenAdd(a), newTokenList(a), newTokenRevoke(a), newTokenRotate(a), newTokenCreate(a)),
+		group("session", "End sessions of people at the dashboard", newSessionRevoke(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),

@@ -36,6 +36,9 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if conf.Peers, err = p.openPeers(); err != nil {
 		return err
 	}
+	if conf.Sessions, err = p.openEnded(ctx, n.Config.UI.OIDC); err != nil {
+		return err
+	}
 	if n.Again != nil {
 		conf.Reload = p.reloadBy
 	}
@@ -45,7 +48,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	}
 	p.service = server.NewAPI(conf)
 	if ui := n.Config.UI; ui.On {
-		login, err := p.openLogin(ui.OIDC)
+		login, err := p.openLogin(ui.OIDC, conf.Sessions)
 		if err != nil {
 			return err
 		}

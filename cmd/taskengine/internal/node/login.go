@@ -3,15 +3,17 @@ package node
 import (
 	"context"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/secret"
 	"github.com/taskengine/taskengine/dashboard"
 	"github.com/taskengine/taskengine/dashboard/oidc"
+	"github.com/taskengine/taskengine/server/sessions"
 )
 
 // openLogin returns how people log in to the dashboard at an identity provider; nil if they do not. It does not wait for the provider.
-func (p *parts) openLogin(c *config.OIDC) (*dashboard.Login, error) {
+func (p *parts) openLogin(c *config.OIDC, ended *sessions.Ended) (*dashboard.Login, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -34,6 +36,22 @@ func (p *parts) openLogin(c *config.OIDC) (*dashboard.Login, error) {
 		provider.Close()
 	})
 	return &dashboard.Login{
-		Provider: provider, Session: c.Session, Redirect: c.RedirectURL, Secret: secret.New(p.engine.Settings(), coord.SessionsSetting).Get,
+		Provider: provider, Session: c.Session, Redirect: c.RedirectURL, Secret: secret.New(p.engine.Settings(), coord.SessionsSetting).Get, Ended: ended,
 	}, nil
+}
+
+// openEnded reads which sessions were ended before their time, now and after each change; nil if people do not log in.
+func (p *parts) openEnded(ctx context.Context, c *config.OIDC) (ended *sessions.Ended, err error) {
+	if c == nil {
+		return nil, nil
+	}
+	conf := sessions.Config{Settings: p.engine.Settings(), Session: c.Session, Now: p.engine.Now, Log: p.node.Log}
+	err = database.Retry(ctx, p.node.Config.Storage, p.node.Log, func(ctx context.Context) (err error) {
+		ended, err = sessions.Open(ctx, conf)
+		return err
+	})
+	if err == nil {
+		p.follow("the ended sessions of the cluster", ended.Watch)
+	}
+	return ended, err
 }

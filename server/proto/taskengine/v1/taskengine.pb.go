@@ -7800,6 +7800,102 @@ func (x *RotateTokenResponse) GetSecret() string {
 	return ""
 }
 
+type RevokeSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Person        string                 `protobuf:"bytes,1,opt,name=person,proto3" json:"person,omitempty"` // the name in audit lines, with or without oidc: before it
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`         // who asks, as the client says
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeSessionsRequest) Reset() {
+	*x = RevokeSessionsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeSessionsRequest) ProtoMessage() {}
+
+func (x *RevokeSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeSessionsRequest.ProtoReflect.Descriptor instead.
+func (*RevokeSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *RevokeSessionsRequest) GetPerson() string {
+	if x != nil {
+		return x.Person
+	}
+	return ""
+}
+
+func (x *RevokeSessionsRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type RevokeSessionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Before        *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"` // the sessions from until then have ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeSessionsResponse) Reset() {
+	*x = RevokeSessionsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeSessionsResponse) ProtoMessage() {}
+
+func (x *RevokeSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeSessionsResponse.ProtoReflect.Descriptor instead.
+func (*RevokeSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *RevokeSessionsResponse) GetBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7808,7 +7904,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7820,7 +7916,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7833,7 +7929,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 type ListWorkersResponse struct {
@@ -7846,7 +7942,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7858,7 +7954,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7871,7 +7967,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -7912,7 +8008,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7924,7 +8020,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7937,7 +8033,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Worker) GetId() string {
@@ -8026,7 +8122,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8038,7 +8134,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8051,7 +8147,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -8071,7 +8167,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8083,7 +8179,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8096,7 +8192,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -8121,7 +8217,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8133,7 +8229,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8146,7 +8242,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 type VersionResponse struct {
@@ -8162,7 +8258,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8174,7 +8270,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8187,7 +8283,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -8237,7 +8333,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8249,7 +8345,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8262,7 +8358,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -8325,7 +8421,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8337,7 +8433,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8350,7 +8446,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Limit) GetName() string {
@@ -8476,7 +8572,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8488,7 +8584,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8501,7 +8597,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *LimitUse) GetNode() string {
@@ -8545,7 +8641,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8653,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8666,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -8644,7 +8740,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8656,7 +8752,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8669,7 +8765,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 type ListLimitsResponse struct {
@@ -8682,7 +8778,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8694,7 +8790,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8707,7 +8803,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -8734,7 +8830,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8746,7 +8842,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8759,7 +8855,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -8785,7 +8881,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8797,7 +8893,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8810,7 +8906,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -8838,7 +8934,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8850,7 +8946,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8863,7 +8959,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -8924,7 +9020,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8936,7 +9032,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8949,7 +9045,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -8971,7 +9067,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8983,7 +9079,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8996,7 +9092,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -9036,7 +9132,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9048,7 +9144,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9061,7 +9157,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -9081,7 +9177,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9093,7 +9189,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9106,7 +9202,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -9125,7 +9221,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9137,7 +9233,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9150,7 +9246,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -9170,7 +9266,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9182,7 +9278,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9195,7 +9291,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -9234,7 +9330,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9246,7 +9342,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9259,7 +9355,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -9325,7 +9421,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9337,7 +9433,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9350,7 +9446,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *LimitTask) GetId() string {
@@ -9402,7 +9498,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9414,7 +9510,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9427,7 +9523,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -9470,7 +9566,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9482,7 +9578,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9495,7 +9591,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -9540,7 +9636,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9552,7 +9648,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9565,7 +9661,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Alert) GetRule() string {
@@ -9669,7 +9765,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9681,7 +9777,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9694,7 +9790,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -9760,7 +9856,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9772,7 +9868,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9785,7 +9881,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -9831,7 +9927,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9843,7 +9939,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9856,7 +9952,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 type ListAlertsResponse struct {
@@ -9870,7 +9966,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9882,7 +9978,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9895,7 +9991,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -9928,7 +10024,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9940,7 +10036,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9953,7 +10049,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -9972,7 +10068,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9984,7 +10080,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9997,7 +10093,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -10019,7 +10115,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10031,7 +10127,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10044,7 +10140,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -10081,7 +10177,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10093,7 +10189,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10106,7 +10202,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -10153,7 +10249,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10165,7 +10261,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10178,7 +10274,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -10197,7 +10293,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10209,7 +10305,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10222,7 +10318,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -10240,7 +10336,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10252,7 +10348,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10265,7 +10361,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -10297,7 +10393,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10309,7 +10405,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10322,7 +10418,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -10422,7 +10518,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10434,7 +10530,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10447,7 +10543,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -10491,7 +10587,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10503,7 +10599,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10516,7 +10612,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -10590,7 +10686,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10602,7 +10698,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10615,7 +10711,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Schedule) GetName() string {
@@ -10733,7 +10829,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10745,7 +10841,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10758,7 +10854,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -10786,7 +10882,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10798,7 +10894,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10811,7 +10907,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -10841,7 +10937,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10853,7 +10949,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10866,7 +10962,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -10914,7 +11010,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10926,7 +11022,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10939,7 +11035,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -10965,7 +11061,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10977,7 +11073,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10990,7 +11086,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -11009,7 +11105,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11021,7 +11117,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11034,7 +11130,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -11057,7 +11153,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11069,7 +11165,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11082,7 +11178,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -11116,7 +11212,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11128,7 +11224,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11141,7 +11237,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -11167,7 +11263,7 @@ type ApplySchedulesRequest struct {
 
 func (x *ApplySchedulesRequest) Reset() {
 	*x = ApplySchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11179,7 +11275,7 @@ func (x *ApplySchedulesRequest) String() string {
 func (*ApplySchedulesRequest) ProtoMessage() {}
 
 func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11192,7 +11288,7 @@ func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
@@ -11211,7 +11307,7 @@ type ApplySchedulesResponse struct {
 
 func (x *ApplySchedulesResponse) Reset() {
 	*x = ApplySchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11223,7 +11319,7 @@ func (x *ApplySchedulesResponse) String() string {
 func (*ApplySchedulesResponse) ProtoMessage() {}
 
 func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11236,7 +11332,7 @@ func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
@@ -11260,7 +11356,7 @@ type AppliedSchedule struct {
 
 func (x *AppliedSchedule) Reset() {
 	*x = AppliedSchedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11272,7 +11368,7 @@ func (x *AppliedSchedule) String() string {
 func (*AppliedSchedule) ProtoMessage() {}
 
 func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11285,7 +11381,7 @@ func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
 func (*AppliedSchedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *AppliedSchedule) GetName() string {
@@ -11333,7 +11429,7 @@ type PauseSchedulesRequest struct {
 
 func (x *PauseSchedulesRequest) Reset() {
 	*x = PauseSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11345,7 +11441,7 @@ func (x *PauseSchedulesRequest) String() string {
 func (*PauseSchedulesRequest) ProtoMessage() {}
 
 func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11358,7 +11454,7 @@ func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -11384,7 +11480,7 @@ type ResumeSchedulesRequest struct {
 
 func (x *ResumeSchedulesRequest) Reset() {
 	*x = ResumeSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11396,7 +11492,7 @@ func (x *ResumeSchedulesRequest) String() string {
 func (*ResumeSchedulesRequest) ProtoMessage() {}
 
 func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11409,7 +11505,7 @@ func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -11428,7 +11524,7 @@ type DeleteSchedulesRequest struct {
 
 func (x *DeleteSchedulesRequest) Reset() {
 	*x = DeleteSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11440,7 +11536,7 @@ func (x *DeleteSchedulesRequest) String() string {
 func (*DeleteSchedulesRequest) ProtoMessage() {}
 
 func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11453,7 +11549,7 @@ func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
@@ -11477,7 +11573,7 @@ type ScheduleSelection struct {
 
 func (x *ScheduleSelection) Reset() {
 	*x = ScheduleSelection{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11489,7 +11585,7 @@ func (x *ScheduleSelection) String() string {
 func (*ScheduleSelection) ProtoMessage() {}
 
 func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11502,7 +11598,7 @@ func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
 func (*ScheduleSelection) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ScheduleSelection) GetPrefix() string {
@@ -11549,7 +11645,7 @@ type PauseSchedulesResponse struct {
 
 func (x *PauseSchedulesResponse) Reset() {
 	*x = PauseSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11561,7 +11657,7 @@ func (x *PauseSchedulesResponse) String() string {
 func (*PauseSchedulesResponse) ProtoMessage() {}
 
 func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11574,7 +11670,7 @@ func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
@@ -11593,7 +11689,7 @@ type ResumeSchedulesResponse struct {
 
 func (x *ResumeSchedulesResponse) Reset() {
 	*x = ResumeSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11605,7 +11701,7 @@ func (x *ResumeSchedulesResponse) String() string {
 func (*ResumeSchedulesResponse) ProtoMessage() {}
 
 func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11618,7 +11714,7 @@ func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
@@ -11637,7 +11733,7 @@ type DeleteSchedulesResponse struct {
 
 func (x *DeleteSchedulesResponse) Reset() {
 	*x = DeleteSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11649,7 +11745,7 @@ func (x *DeleteSchedulesResponse) String() string {
 func (*DeleteSchedulesResponse) ProtoMessage() {}
 
 func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11662,7 +11758,7 @@ func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
@@ -11685,7 +11781,7 @@ type SchedulesChanged struct {
 
 func (x *SchedulesChanged) Reset() {
 	*x = SchedulesChanged{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11697,7 +11793,7 @@ func (x *SchedulesChanged) String() string {
 func (*SchedulesChanged) ProtoMessage() {}
 
 func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11710,7 +11806,7 @@ func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
 func (*SchedulesChanged) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *SchedulesChanged) GetChanged() uint32 {
@@ -11752,7 +11848,7 @@ type ScheduleFailure struct {
 
 func (x *ScheduleFailure) Reset() {
 	*x = ScheduleFailure{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11764,7 +11860,7 @@ func (x *ScheduleFailure) String() string {
 func (*ScheduleFailure) ProtoMessage() {}
 
 func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11777,7 +11873,7 @@ func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
 func (*ScheduleFailure) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *ScheduleFailure) GetName() string {
@@ -11807,7 +11903,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11819,7 +11915,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11832,7 +11928,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -11872,7 +11968,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11884,7 +11980,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11897,7 +11993,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -11922,7 +12018,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11934,7 +12030,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11947,7 +12043,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -11987,7 +12083,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11999,7 +12095,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12012,7 +12108,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -12030,7 +12126,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12042,7 +12138,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12055,7 +12151,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 type PauseScheduleRequest struct {
@@ -12068,7 +12164,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12080,7 +12176,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12093,7 +12189,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -12119,7 +12215,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12131,7 +12227,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12144,7 +12240,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -12163,7 +12259,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12175,7 +12271,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12188,7 +12284,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -12207,7 +12303,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12219,7 +12315,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12232,7 +12328,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -12251,7 +12347,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12263,7 +12359,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12276,7 +12372,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -12295,7 +12391,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12307,7 +12403,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12320,7 +12416,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -12342,7 +12438,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12354,7 +12450,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12367,7 +12463,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -12407,7 +12503,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12419,7 +12515,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12432,7 +12528,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -12472,7 +12568,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12484,7 +12580,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12497,7 +12593,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *Source) GetName() string {
@@ -12629,7 +12725,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12641,7 +12737,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12654,7 +12750,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -12693,7 +12789,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12705,7 +12801,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12718,7 +12814,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -12826,7 +12922,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12838,7 +12934,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12851,7 +12947,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -12890,7 +12986,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12902,7 +12998,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[189]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12915,7 +13011,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{189}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
 }
 
 type ListSourcesResponse struct {
@@ -12927,7 +13023,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12939,7 +13035,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[190]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12952,7 +13048,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{190}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -12971,7 +13067,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12983,7 +13079,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[191]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12996,7 +13092,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{191}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -13015,7 +13111,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13027,7 +13123,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[192]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13040,7 +13136,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{192}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -13060,7 +13156,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13072,7 +13168,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[193]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13085,7 +13181,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{193}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -13111,7 +13207,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13123,7 +13219,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[194]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13136,7 +13232,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{194}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -13155,7 +13251,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13167,7 +13263,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[195]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13180,7 +13276,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{195}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -13199,7 +13295,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13211,7 +13307,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[196]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13224,7 +13320,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{196}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -13253,7 +13349,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13265,7 +13361,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[197]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13278,7 +13374,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{197}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -13392,7 +13488,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13404,7 +13500,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[198]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13417,7 +13513,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{198}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -13448,7 +13544,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13460,7 +13556,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[199]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13473,7 +13569,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{199}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -13533,7 +13629,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13545,7 +13641,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[200]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13558,7 +13654,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{200}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *SliceSource) GetName() string {
@@ -13712,7 +13808,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13724,7 +13820,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[201]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13737,7 +13833,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{201}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *Platform) GetSource() string {
@@ -13913,7 +14009,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13925,7 +14021,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[202]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13938,7 +14034,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{202}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -13977,7 +14073,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13989,7 +14085,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[203]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14002,7 +14098,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{203}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -14039,7 +14135,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14051,7 +14147,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[204]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14064,7 +14160,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{204}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -14107,7 +14203,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14119,7 +14215,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[205]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14132,7 +14228,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{205}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -14164,7 +14260,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14176,7 +14272,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[206]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14189,7 +14285,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{206}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
 }
 
 type ListSliceSourcesResponse struct {
@@ -14201,7 +14297,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14213,7 +14309,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[207]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14226,7 +14322,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{207}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -14245,7 +14341,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14257,7 +14353,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[208]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14270,7 +14366,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{208}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -14289,7 +14385,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14301,7 +14397,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[209]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14314,7 +14410,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{209}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -14336,7 +14432,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14348,7 +14444,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[210]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14361,7 +14457,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{210}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -14402,7 +14498,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14414,7 +14510,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[211]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14427,7 +14523,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{211}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -14454,7 +14550,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14466,7 +14562,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[212]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14479,7 +14575,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{212}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -14505,7 +14601,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14517,7 +14613,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[213]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14530,7 +14626,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{213}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -14553,7 +14649,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14565,7 +14661,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[214]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14578,7 +14674,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{214}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -14626,7 +14722,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14638,7 +14734,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[215]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14651,7 +14747,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{215}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -14681,7 +14777,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14693,7 +14789,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[216]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14706,7 +14802,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{216}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -14753,7 +14849,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14765,7 +14861,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[217]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14778,7 +14874,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{217}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -14801,7 +14897,7 @@ type ApplyPlatformsRequest struct {
 
 func (x *ApplyPlatformsRequest) Reset() {
 	*x = ApplyPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14813,7 +14909,7 @@ func (x *ApplyPlatformsRequest) String() string {
 func (*ApplyPlatformsRequest) ProtoMessage() {}
 
 func (x *ApplyPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[218]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14826,7 +14922,7 @@ func (x *ApplyPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{218}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *ApplyPlatformsRequest) GetSource() string {
@@ -14880,7 +14976,7 @@ type PlatformRow struct {
 
 func (x *PlatformRow) Reset() {
 	*x = PlatformRow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14892,7 +14988,7 @@ func (x *PlatformRow) String() string {
 func (*PlatformRow) ProtoMessage() {}
 
 func (x *PlatformRow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[219]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14905,7 +15001,7 @@ func (x *PlatformRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformRow.ProtoReflect.Descriptor instead.
 func (*PlatformRow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{219}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *PlatformRow) GetName() string {
@@ -14952,7 +15048,7 @@ type ApplyPlatformsResponse struct {
 
 func (x *ApplyPlatformsResponse) Reset() {
 	*x = ApplyPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14964,7 +15060,7 @@ func (x *ApplyPlatformsResponse) String() string {
 func (*ApplyPlatformsResponse) ProtoMessage() {}
 
 func (x *ApplyPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[220]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14977,7 +15073,7 @@ func (x *ApplyPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{220}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *ApplyPlatformsResponse) GetPlatforms() []*AppliedPlatform {
@@ -15001,7 +15097,7 @@ type AppliedPlatform struct {
 
 func (x *AppliedPlatform) Reset() {
 	*x = AppliedPlatform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15013,7 +15109,7 @@ func (x *AppliedPlatform) String() string {
 func (*AppliedPlatform) ProtoMessage() {}
 
 func (x *AppliedPlatform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[221]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15026,7 +15122,7 @@ func (x *AppliedPlatform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedPlatform.ProtoReflect.Descriptor instead.
 func (*AppliedPlatform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{221}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *AppliedPlatform) GetName() string {
@@ -15076,7 +15172,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15088,7 +15184,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[222]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15101,7 +15197,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{222}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -15141,7 +15237,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15153,7 +15249,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[223]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15166,7 +15262,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{223}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -15189,7 +15285,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15201,7 +15297,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[224]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15214,7 +15310,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{224}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -15263,7 +15359,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15275,7 +15371,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[225]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15288,7 +15384,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{225}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -15325,7 +15421,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15337,7 +15433,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[226]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15350,7 +15446,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{226}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -15399,7 +15495,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15411,7 +15507,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[227]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15424,7 +15520,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{227}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -15462,7 +15558,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15474,7 +15570,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[228]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15487,7 +15583,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{228}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -15541,7 +15637,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15553,7 +15649,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[229]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15566,7 +15662,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{229}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{231}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -15591,7 +15687,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15603,7 +15699,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[230]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15616,7 +15712,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{230}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{232}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -15679,7 +15775,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15691,7 +15787,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[231]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15704,7 +15800,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{231}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{233}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -15748,7 +15844,7 @@ type BulkOrder struct {
 
 func (x *BulkOrder) Reset() {
 	*x = BulkOrder{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15760,7 +15856,7 @@ func (x *BulkOrder) String() string {
 func (*BulkOrder) ProtoMessage() {}
 
 func (x *BulkOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[232]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15773,7 +15869,7 @@ func (x *BulkOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkOrder.ProtoReflect.Descriptor instead.
 func (*BulkOrder) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{232}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{234}
 }
 
 func (x *BulkOrder) GetVerb() string {
@@ -15847,7 +15943,7 @@ type TaskValues struct {
 
 func (x *TaskValues) Reset() {
 	*x = TaskValues{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15859,7 +15955,7 @@ func (x *TaskValues) String() string {
 func (*TaskValues) ProtoMessage() {}
 
 func (x *TaskValues) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[233]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15872,7 +15968,7 @@ func (x *TaskValues) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskValues.ProtoReflect.Descriptor instead.
 func (*TaskValues) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{233}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{235}
 }
 
 func (x *TaskValues) GetPriority() uint32 {
@@ -15924,7 +16020,7 @@ type SetTaskRequest struct {
 
 func (x *SetTaskRequest) Reset() {
 	*x = SetTaskRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15936,7 +16032,7 @@ func (x *SetTaskRequest) String() string {
 func (*SetTaskRequest) ProtoMessage() {}
 
 func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[234]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15949,7 +16045,7 @@ func (x *SetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTaskRequest.ProtoReflect.Descriptor instead.
 func (*SetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{234}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{236}
 }
 
 func (x *SetTaskRequest) GetId() string {
@@ -16003,7 +16099,7 @@ type SetTaskResponse struct {
 
 func (x *SetTaskResponse) Reset() {
 	*x = SetTaskResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16015,7 +16111,7 @@ func (x *SetTaskResponse) String() string {
 func (*SetTaskResponse) ProtoMessage() {}
 
 func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[235]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16028,7 +16124,7 @@ func (x *SetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTaskResponse.ProtoReflect.Descriptor instead.
 func (*SetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{235}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{237}
 }
 
 func (x *SetTaskResponse) GetTask() *Task {
@@ -16048,7 +16144,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16060,7 +16156,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[236]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16073,7 +16169,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{236}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{238}
 }
 
 func (x *DeleteTaskRequest) GetId() string {
@@ -16099,7 +16195,7 @@ type DeleteTaskResponse struct {
 
 func (x *DeleteTaskResponse) Reset() {
 	*x = DeleteTaskResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16111,7 +16207,7 @@ func (x *DeleteTaskResponse) String() string {
 func (*DeleteTaskResponse) ProtoMessage() {}
 
 func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[237]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16124,7 +16220,7 @@ func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{237}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{239}
 }
 
 func (x *DeleteTaskResponse) GetTask() *Task {
@@ -16143,7 +16239,7 @@ type PreviewBulkJobRequest struct {
 
 func (x *PreviewBulkJobRequest) Reset() {
 	*x = PreviewBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[240]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16155,7 +16251,7 @@ func (x *PreviewBulkJobRequest) String() string {
 func (*PreviewBulkJobRequest) ProtoMessage() {}
 
 func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[238]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[240]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16168,7 +16264,7 @@ func (x *PreviewBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{238}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{240}
 }
 
 func (x *PreviewBulkJobRequest) GetOrder() *BulkOrder {
@@ -16194,7 +16290,7 @@ type PreviewBulkJobResponse struct {
 
 func (x *PreviewBulkJobResponse) Reset() {
 	*x = PreviewBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[241]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16206,7 +16302,7 @@ func (x *PreviewBulkJobResponse) String() string {
 func (*PreviewBulkJobResponse) ProtoMessage() {}
 
 func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[239]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[241]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16219,7 +16315,7 @@ func (x *PreviewBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PreviewBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{239}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{241}
 }
 
 func (x *PreviewBulkJobResponse) GetWhere() string {
@@ -16292,7 +16388,7 @@ type BulkKind struct {
 
 func (x *BulkKind) Reset() {
 	*x = BulkKind{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[240]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[242]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16304,7 +16400,7 @@ func (x *BulkKind) String() string {
 func (*BulkKind) ProtoMessage() {}
 
 func (x *BulkKind) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[240]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[242]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16317,7 +16413,7 @@ func (x *BulkKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkKind.ProtoReflect.Descriptor instead.
 func (*BulkKind) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{240}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{242}
 }
 
 func (x *BulkKind) GetKind() string {
@@ -16367,7 +16463,7 @@ type StartBulkJobRequest struct {
 
 func (x *StartBulkJobRequest) Reset() {
 	*x = StartBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[241]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[243]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16379,7 +16475,7 @@ func (x *StartBulkJobRequest) String() string {
 func (*StartBulkJobRequest) ProtoMessage() {}
 
 func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[241]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[243]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16392,7 +16488,7 @@ func (x *StartBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{241}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{243}
 }
 
 func (x *StartBulkJobRequest) GetOrder() *BulkOrder {
@@ -16432,7 +16528,7 @@ type StartBulkJobResponse struct {
 
 func (x *StartBulkJobResponse) Reset() {
 	*x = StartBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[242]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[244]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16444,7 +16540,7 @@ func (x *StartBulkJobResponse) String() string {
 func (*StartBulkJobResponse) ProtoMessage() {}
 
 func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[242]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[244]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16457,7 +16553,7 @@ func (x *StartBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{242}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{244}
 }
 
 func (x *StartBulkJobResponse) GetJob() *BulkJob {
@@ -16500,7 +16596,7 @@ type BulkJob struct {
 
 func (x *BulkJob) Reset() {
 	*x = BulkJob{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[243]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[245]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16512,7 +16608,7 @@ func (x *BulkJob) String() string {
 func (*BulkJob) ProtoMessage() {}
 
 func (x *BulkJob) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[243]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[245]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16525,7 +16621,7 @@ func (x *BulkJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkJob.ProtoReflect.Descriptor instead.
 func (*BulkJob) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{243}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{245}
 }
 
 func (x *BulkJob) GetName() string {
@@ -16706,7 +16802,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[244]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[246]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16718,7 +16814,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[244]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[246]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16731,7 +16827,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{244}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{246}
 }
 
 func (x *BulkRefusal) GetTaskId() string {
@@ -16760,7 +16856,7 @@ type BulkEvent struct {
 
 func (x *BulkEvent) Reset() {
 	*x = BulkEvent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[245]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[247]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16772,7 +16868,7 @@ func (x *BulkEvent) String() string {
 func (*BulkEvent) ProtoMessage() {}
 
 func (x *BulkEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[245]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[247]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16785,7 +16881,7 @@ func (x *BulkEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkEvent.ProtoReflect.Descriptor instead.
 func (*BulkEvent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{245}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{247}
 }
 
 func (x *BulkEvent) GetAt() *timestamppb.Timestamp {
@@ -16826,7 +16922,7 @@ type ListBulkJobsRequest struct {
 
 func (x *ListBulkJobsRequest) Reset() {
 	*x = ListBulkJobsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[246]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[248]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16838,7 +16934,7 @@ func (x *ListBulkJobsRequest) String() string {
 func (*ListBulkJobsRequest) ProtoMessage() {}
 
 func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[246]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[248]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16851,7 +16947,7 @@ func (x *ListBulkJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{246}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{248}
 }
 
 func (x *ListBulkJobsRequest) GetLimit() uint32 {
@@ -16878,7 +16974,7 @@ type ListBulkJobsResponse struct {
 
 func (x *ListBulkJobsResponse) Reset() {
 	*x = ListBulkJobsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[247]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[249]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16890,7 +16986,7 @@ func (x *ListBulkJobsResponse) String() string {
 func (*ListBulkJobsResponse) ProtoMessage() {}
 
 func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[247]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[249]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16903,7 +16999,7 @@ func (x *ListBulkJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulkJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListBulkJobsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{247}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{249}
 }
 
 func (x *ListBulkJobsResponse) GetJobs() []*BulkJob {
@@ -16929,7 +17025,7 @@ type GetBulkJobRequest struct {
 
 func (x *GetBulkJobRequest) Reset() {
 	*x = GetBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[248]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[250]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16941,7 +17037,7 @@ func (x *GetBulkJobRequest) String() string {
 func (*GetBulkJobRequest) ProtoMessage() {}
 
 func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[248]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[250]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16954,7 +17050,7 @@ func (x *GetBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{248}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{250}
 }
 
 func (x *GetBulkJobRequest) GetName() string {
@@ -16973,7 +17069,7 @@ type GetBulkJobResponse struct {
 
 func (x *GetBulkJobResponse) Reset() {
 	*x = GetBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[249]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[251]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16985,7 +17081,7 @@ func (x *GetBulkJobResponse) String() string {
 func (*GetBulkJobResponse) ProtoMessage() {}
 
 func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[249]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[251]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16998,7 +17094,7 @@ func (x *GetBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{249}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{251}
 }
 
 func (x *GetBulkJobResponse) GetJob() *BulkJob {
@@ -17019,7 +17115,7 @@ type PauseBulkJobRequest struct {
 
 func (x *PauseBulkJobRequest) Reset() {
 	*x = PauseBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[250]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[252]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17031,7 +17127,7 @@ func (x *PauseBulkJobRequest) String() string {
 func (*PauseBulkJobRequest) ProtoMessage() {}
 
 func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[250]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[252]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17044,7 +17140,7 @@ func (x *PauseBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{250}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{252}
 }
 
 func (x *PauseBulkJobRequest) GetName() string {
@@ -17077,7 +17173,7 @@ type PauseBulkJobResponse struct {
 
 func (x *PauseBulkJobResponse) Reset() {
 	*x = PauseBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[251]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[253]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17089,7 +17185,7 @@ func (x *PauseBulkJobResponse) String() string {
 func (*PauseBulkJobResponse) ProtoMessage() {}
 
 func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[251]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[253]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17102,7 +17198,7 @@ func (x *PauseBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{251}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{253}
 }
 
 func (x *PauseBulkJobResponse) GetJob() *BulkJob {
@@ -17123,7 +17219,7 @@ type ContinueBulkJobRequest struct {
 
 func (x *ContinueBulkJobRequest) Reset() {
 	*x = ContinueBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[252]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[254]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17135,7 +17231,7 @@ func (x *ContinueBulkJobRequest) String() string {
 func (*ContinueBulkJobRequest) ProtoMessage() {}
 
 func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[252]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[254]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17148,7 +17244,7 @@ func (x *ContinueBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{252}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{254}
 }
 
 func (x *ContinueBulkJobRequest) GetName() string {
@@ -17181,7 +17277,7 @@ type ContinueBulkJobResponse struct {
 
 func (x *ContinueBulkJobResponse) Reset() {
 	*x = ContinueBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[253]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[255]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17193,7 +17289,7 @@ func (x *ContinueBulkJobResponse) String() string {
 func (*ContinueBulkJobResponse) ProtoMessage() {}
 
 func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[253]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[255]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17206,7 +17302,7 @@ func (x *ContinueBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*ContinueBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{253}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{255}
 }
 
 func (x *ContinueBulkJobResponse) GetJob() *BulkJob {
@@ -17227,7 +17323,7 @@ type SetBulkJobRateRequest struct {
 
 func (x *SetBulkJobRateRequest) Reset() {
 	*x = SetBulkJobRateRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[254]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[256]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17239,7 +17335,7 @@ func (x *SetBulkJobRateRequest) String() string {
 func (*SetBulkJobRateRequest) ProtoMessage() {}
 
 func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[254]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[256]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17252,7 +17348,7 @@ func (x *SetBulkJobRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateRequest.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{254}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{256}
 }
 
 func (x *SetBulkJobRateRequest) GetName() string {
@@ -17285,7 +17381,7 @@ type SetBulkJobRateResponse struct {
 
 func (x *SetBulkJobRateResponse) Reset() {
 	*x = SetBulkJobRateResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[255]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[257]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17297,7 +17393,7 @@ func (x *SetBulkJobRateResponse) String() string {
 func (*SetBulkJobRateResponse) ProtoMessage() {}
 
 func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[255]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[257]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17310,7 +17406,7 @@ func (x *SetBulkJobRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBulkJobRateResponse.ProtoReflect.Descriptor instead.
 func (*SetBulkJobRateResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{255}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{257}
 }
 
 func (x *SetBulkJobRateResponse) GetJob() *BulkJob {
@@ -17331,7 +17427,7 @@ type StopBulkJobRequest struct {
 
 func (x *StopBulkJobRequest) Reset() {
 	*x = StopBulkJobRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[256]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[258]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17343,7 +17439,7 @@ func (x *StopBulkJobRequest) String() string {
 func (*StopBulkJobRequest) ProtoMessage() {}
 
 func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[256]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[258]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17356,7 +17452,7 @@ func (x *StopBulkJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobRequest.ProtoReflect.Descriptor instead.
 func (*StopBulkJobRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{256}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{258}
 }
 
 func (x *StopBulkJobRequest) GetName() string {
@@ -17389,7 +17485,7 @@ type StopBulkJobResponse struct {
 
 func (x *StopBulkJobResponse) Reset() {
 	*x = StopBulkJobResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[257]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[259]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17401,7 +17497,7 @@ func (x *StopBulkJobResponse) String() string {
 func (*StopBulkJobResponse) ProtoMessage() {}
 
 func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[257]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[259]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17414,7 +17510,7 @@ func (x *StopBulkJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBulkJobResponse.ProtoReflect.Descriptor instead.
 func (*StopBulkJobResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{257}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{259}
 }
 
 func (x *StopBulkJobResponse) GetJob() *BulkJob {
@@ -17432,7 +17528,7 @@ type OverviewRequest struct {
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[258]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[260]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17444,7 +17540,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[258]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[260]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17457,7 +17553,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{258}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{260}
 }
 
 type OverviewResponse struct {
@@ -17470,7 +17566,7 @@ type OverviewResponse struct {
 
 func (x *OverviewResponse) Reset() {
 	*x = OverviewResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[259]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[261]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17482,7 +17578,7 @@ func (x *OverviewResponse) String() string {
 func (*OverviewResponse) ProtoMessage() {}
 
 func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[259]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[261]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17495,7 +17591,7 @@ func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
 func (*OverviewResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{259}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{261}
 }
 
 func (x *OverviewResponse) GetNodes() []*NodeOverview {
@@ -17527,7 +17623,7 @@ type NodeOverview struct {
 
 func (x *NodeOverview) Reset() {
 	*x = NodeOverview{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[260]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[262]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17539,7 +17635,7 @@ func (x *NodeOverview) String() string {
 func (*NodeOverview) ProtoMessage() {}
 
 func (x *NodeOverview) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[260]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[262]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17552,7 +17648,7 @@ func (x *NodeOverview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeOverview.ProtoReflect.Descriptor instead.
 func (*NodeOverview) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{260}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{262}
 }
 
 func (x *NodeOverview) GetNode() string {
@@ -17616,7 +17712,7 @@ type TypeOverview struct {
 
 func (x *TypeOverview) Reset() {
 	*x = TypeOverview{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[261]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[263]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17628,7 +17724,7 @@ func (x *TypeOverview) String() string {
 func (*TypeOverview) ProtoMessage() {}
 
 func (x *TypeOverview) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[261]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[263]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17641,7 +17737,7 @@ func (x *TypeOverview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeOverview.ProtoReflect.Descriptor instead.
 func (*TypeOverview) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{261}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{263}
 }
 
 func (x *TypeOverview) GetType() string {
@@ -17725,7 +17821,7 @@ type OverviewCounts struct {
 
 func (x *OverviewCounts) Reset() {
 	*x = OverviewCounts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[262]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[264]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17737,7 +17833,7 @@ func (x *OverviewCounts) String() string {
 func (*OverviewCounts) ProtoMessage() {}
 
 func (x *OverviewCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[262]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[264]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17750,7 +17846,7 @@ func (x *OverviewCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewCounts.ProtoReflect.Descriptor instead.
 func (*OverviewCounts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{262}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{264}
 }
 
 func (x *OverviewCounts) GetSubmitted() uint64 {
@@ -17827,7 +17923,7 @@ type Delays struct {
 
 func (x *Delays) Reset() {
 	*x = Delays{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[263]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[265]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17839,7 +17935,7 @@ func (x *Delays) String() string {
 func (*Delays) ProtoMessage() {}
 
 func (x *Delays) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[263]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[265]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17852,7 +17948,7 @@ func (x *Delays) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delays.ProtoReflect.Descriptor instead.
 func (*Delays) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{263}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{265}
 }
 
 func (x *Delays) GetSeconds() float64 {
@@ -17881,7 +17977,7 @@ type OverviewPoint struct {
 
 func (x *OverviewPoint) Reset() {
 	*x = OverviewPoint{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[264]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[266]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17893,7 +17989,7 @@ func (x *OverviewPoint) String() string {
 func (*OverviewPoint) ProtoMessage() {}
 
 func (x *OverviewPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[264]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[266]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17906,7 +18002,7 @@ func (x *OverviewPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewPoint.ProtoReflect.Descriptor instead.
 func (*OverviewPoint) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{264}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{266}
 }
 
 func (x *OverviewPoint) GetFrom() *timestamppb.Timestamp {
@@ -18553,7 +18649,12 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\"Y\n" +
 	"\x13RotateTokenResponse\x12*\n" +
 	"\x05token\x18\x01 \x01(\v2\x14.taskengine.v1.TokenR\x05token\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x14\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"?\n" +
+	"\x15RevokeSessionsRequest\x12\x16\n" +
+	"\x06person\x18\x01 \x01(\tR\x06person\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"L\n" +
+	"\x16RevokeSessionsResponse\x122\n" +
+	"\x06before\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06before\"\x14\n" +
 	"\x12ListWorkersRequest\"y\n" +
 	"\x13ListWorkersResponse\x12/\n" +
 	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\x121\n" +
@@ -19356,7 +19457,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\rOverviewPoint\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x125\n" +
-	"\x06counts\x18\x03 \x01(\v2\x1d.taskengine.v1.OverviewCountsR\x06counts2\xd7=\n" +
+	"\x06counts\x18\x03 \x01(\v2\x1d.taskengine.v1.OverviewCountsR\x06counts2\xb6>\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -19401,7 +19502,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"ListTokens\x12 .taskengine.v1.ListTokensRequest\x1a!.taskengine.v1.ListTokensResponse\x12T\n" +
 	"\vRevokeToken\x12!.taskengine.v1.RevokeTokenRequest\x1a\".taskengine.v1.RevokeTokenResponse\x12T\n" +
-	"\vRotateToken\x12!.taskengine.v1.RotateTokenRequest\x1a\".taskengine.v1.RotateTokenResponse\x12Q\n" +
+	"\vRotateToken\x12!.taskengine.v1.RotateTokenRequest\x1a\".taskengine.v1.RotateTokenResponse\x12]\n" +
+	"\x0eRevokeSessions\x12$.taskengine.v1.RevokeSessionsRequest\x1a%.taskengine.v1.RevokeSessionsResponse\x12Q\n" +
 	"\n" +
 	"ListLimits\x12 .taskengine.v1.ListLimitsRequest\x1a!.taskengine.v1.ListLimitsResponse\x12K\n" +
 	"\bGetLimit\x12\x1e.taskengine.v1.GetLimitRequest\x1a\x1f.taskengine.v1.GetLimitResponse\x12K\n" +
@@ -19476,7 +19578,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 280)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 282)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -19588,191 +19690,193 @@ var (
 		(*RevokeTokenResponse)(nil),        // 107: taskengine.v1.RevokeTokenResponse
 		(*RotateTokenRequest)(nil),         // 108: taskengine.v1.RotateTokenRequest
 		(*RotateTokenResponse)(nil),        // 109: taskengine.v1.RotateTokenResponse
-		(*ListWorkersRequest)(nil),         // 110: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 111: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 112: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 113: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 114: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 115: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 116: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 117: taskengine.v1.Rate
-		(*Limit)(nil),                      // 118: taskengine.v1.Limit
-		(*LimitUse)(nil),                   // 119: taskengine.v1.LimitUse
-		(*LimitSetting)(nil),               // 120: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 121: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 122: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 123: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 124: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 125: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 126: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 127: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 128: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 129: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 130: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 131: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 132: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 133: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 134: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 135: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 136: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 137: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 138: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 139: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 140: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 141: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 142: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 143: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 144: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 145: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 146: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 147: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 148: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 149: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 150: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 151: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 152: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 153: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 154: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 155: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 156: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 157: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 158: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 159: taskengine.v1.ApplyScheduleResponse
-		(*ApplySchedulesRequest)(nil),      // 160: taskengine.v1.ApplySchedulesRequest
-		(*ApplySchedulesResponse)(nil),     // 161: taskengine.v1.ApplySchedulesResponse
-		(*AppliedSchedule)(nil),            // 162: taskengine.v1.AppliedSchedule
-		(*PauseSchedulesRequest)(nil),      // 163: taskengine.v1.PauseSchedulesRequest
-		(*ResumeSchedulesRequest)(nil),     // 164: taskengine.v1.ResumeSchedulesRequest
-		(*DeleteSchedulesRequest)(nil),     // 165: taskengine.v1.DeleteSchedulesRequest
-		(*ScheduleSelection)(nil),          // 166: taskengine.v1.ScheduleSelection
-		(*PauseSchedulesResponse)(nil),     // 167: taskengine.v1.PauseSchedulesResponse
-		(*ResumeSchedulesResponse)(nil),    // 168: taskengine.v1.ResumeSchedulesResponse
-		(*DeleteSchedulesResponse)(nil),    // 169: taskengine.v1.DeleteSchedulesResponse
-		(*SchedulesChanged)(nil),           // 170: taskengine.v1.SchedulesChanged
-		(*ScheduleFailure)(nil),            // 171: taskengine.v1.ScheduleFailure
-		(*PreviewScheduleRequest)(nil),     // 172: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 173: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 174: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 175: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 176: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 177: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 178: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 179: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 180: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 181: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 182: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 183: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 184: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 185: taskengine.v1.Source
-		(*SourcePause)(nil),                // 186: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 187: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 188: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 189: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 190: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 191: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 192: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 193: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 194: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 195: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 196: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 197: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 198: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 199: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 200: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 201: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 202: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 203: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 204: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 205: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 206: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 207: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 208: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 209: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 210: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 211: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 212: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 213: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 214: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 215: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 216: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 217: taskengine.v1.AddPlatformResponse
-		(*ApplyPlatformsRequest)(nil),      // 218: taskengine.v1.ApplyPlatformsRequest
-		(*PlatformRow)(nil),                // 219: taskengine.v1.PlatformRow
-		(*ApplyPlatformsResponse)(nil),     // 220: taskengine.v1.ApplyPlatformsResponse
-		(*AppliedPlatform)(nil),            // 221: taskengine.v1.AppliedPlatform
-		(*RemovePlatformRequest)(nil),      // 222: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 223: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 224: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 225: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 226: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 227: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 228: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 229: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 230: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 231: taskengine.v1.RetrySlicesResponse
-		(*BulkOrder)(nil),                  // 232: taskengine.v1.BulkOrder
-		(*TaskValues)(nil),                 // 233: taskengine.v1.TaskValues
-		(*SetTaskRequest)(nil),             // 234: taskengine.v1.SetTaskRequest
-		(*SetTaskResponse)(nil),            // 235: taskengine.v1.SetTaskResponse
-		(*DeleteTaskRequest)(nil),          // 236: taskengine.v1.DeleteTaskRequest
-		(*DeleteTaskResponse)(nil),         // 237: taskengine.v1.DeleteTaskResponse
-		(*PreviewBulkJobRequest)(nil),      // 238: taskengine.v1.PreviewBulkJobRequest
-		(*PreviewBulkJobResponse)(nil),     // 239: taskengine.v1.PreviewBulkJobResponse
-		(*BulkKind)(nil),                   // 240: taskengine.v1.BulkKind
-		(*StartBulkJobRequest)(nil),        // 241: taskengine.v1.StartBulkJobRequest
-		(*StartBulkJobResponse)(nil),       // 242: taskengine.v1.StartBulkJobResponse
-		(*BulkJob)(nil),                    // 243: taskengine.v1.BulkJob
-		(*BulkRefusal)(nil),                // 244: taskengine.v1.BulkRefusal
-		(*BulkEvent)(nil),                  // 245: taskengine.v1.BulkEvent
-		(*ListBulkJobsRequest)(nil),        // 246: taskengine.v1.ListBulkJobsRequest
-		(*ListBulkJobsResponse)(nil),       // 247: taskengine.v1.ListBulkJobsResponse
-		(*GetBulkJobRequest)(nil),          // 248: taskengine.v1.GetBulkJobRequest
-		(*GetBulkJobResponse)(nil),         // 249: taskengine.v1.GetBulkJobResponse
-		(*PauseBulkJobRequest)(nil),        // 250: taskengine.v1.PauseBulkJobRequest
-		(*PauseBulkJobResponse)(nil),       // 251: taskengine.v1.PauseBulkJobResponse
-		(*ContinueBulkJobRequest)(nil),     // 252: taskengine.v1.ContinueBulkJobRequest
-		(*ContinueBulkJobResponse)(nil),    // 253: taskengine.v1.ContinueBulkJobResponse
-		(*SetBulkJobRateRequest)(nil),      // 254: taskengine.v1.SetBulkJobRateRequest
-		(*SetBulkJobRateResponse)(nil),     // 255: taskengine.v1.SetBulkJobRateResponse
-		(*StopBulkJobRequest)(nil),         // 256: taskengine.v1.StopBulkJobRequest
-		(*StopBulkJobResponse)(nil),        // 257: taskengine.v1.StopBulkJobResponse
-		(*OverviewRequest)(nil),            // 258: taskengine.v1.OverviewRequest
-		(*OverviewResponse)(nil),           // 259: taskengine.v1.OverviewResponse
-		(*NodeOverview)(nil),               // 260: taskengine.v1.NodeOverview
-		(*TypeOverview)(nil),               // 261: taskengine.v1.TypeOverview
-		(*OverviewCounts)(nil),             // 262: taskengine.v1.OverviewCounts
-		(*Delays)(nil),                     // 263: taskengine.v1.Delays
-		(*OverviewPoint)(nil),              // 264: taskengine.v1.OverviewPoint
-		nil,                                // 265: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 266: taskengine.v1.Task.HeadersEntry
-		nil,                                // 267: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 268: taskengine.v1.Node.LabelsEntry
-		nil,                                // 269: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 270: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 271: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 272: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 273: taskengine.v1.Platform.OwnEntry
-		nil,                                // 274: taskengine.v1.SetSlicesRequest.ValuesEntry
-		nil,                                // 275: taskengine.v1.AddPlatformRequest.ValuesEntry
-		nil,                                // 276: taskengine.v1.PlatformRow.ValuesEntry
-		nil,                                // 277: taskengine.v1.TaskValues.HeadersEntry
-		nil,                                // 278: taskengine.v1.PreviewBulkJobResponse.StatesEntry
-		nil,                                // 279: taskengine.v1.PreviewBulkJobResponse.LeftEntry
-		(*timestamppb.Timestamp)(nil),      // 280: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 281: google.protobuf.Duration
+		(*RevokeSessionsRequest)(nil),      // 110: taskengine.v1.RevokeSessionsRequest
+		(*RevokeSessionsResponse)(nil),     // 111: taskengine.v1.RevokeSessionsResponse
+		(*ListWorkersRequest)(nil),         // 112: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 113: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 114: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 115: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 116: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 117: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 118: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 119: taskengine.v1.Rate
+		(*Limit)(nil),                      // 120: taskengine.v1.Limit
+		(*LimitUse)(nil),                   // 121: taskengine.v1.LimitUse
+		(*LimitSetting)(nil),               // 122: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 123: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 124: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 125: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 126: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 127: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 128: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 129: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 130: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 131: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 132: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 133: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 134: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 135: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 136: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 137: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 138: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 139: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 140: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 141: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 142: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 143: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 144: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 145: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 146: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 147: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 148: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 149: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 150: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 151: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 152: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 153: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 154: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 155: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 156: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 157: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 158: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 159: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 160: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 161: taskengine.v1.ApplyScheduleResponse
+		(*ApplySchedulesRequest)(nil),      // 162: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 163: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 164: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 165: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 166: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 167: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 168: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 169: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 170: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 171: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 172: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 173: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 174: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 175: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 176: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 177: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 178: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 179: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 180: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 181: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 182: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 183: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 184: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 185: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 186: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 187: taskengine.v1.Source
+		(*SourcePause)(nil),                // 188: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 189: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 190: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 191: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 192: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 193: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 194: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 195: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 196: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 197: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 198: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 199: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 200: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 201: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 202: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 203: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 204: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 205: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 206: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 207: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 208: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 209: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 210: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 211: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 212: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 213: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 214: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 215: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 216: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 217: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 218: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 219: taskengine.v1.AddPlatformResponse
+		(*ApplyPlatformsRequest)(nil),      // 220: taskengine.v1.ApplyPlatformsRequest
+		(*PlatformRow)(nil),                // 221: taskengine.v1.PlatformRow
+		(*ApplyPlatformsResponse)(nil),     // 222: taskengine.v1.ApplyPlatformsResponse
+		(*AppliedPlatform)(nil),            // 223: taskengine.v1.AppliedPlatform
+		(*RemovePlatformRequest)(nil),      // 224: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 225: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 226: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 227: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 228: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 229: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 230: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 231: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 232: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 233: taskengine.v1.RetrySlicesResponse
+		(*BulkOrder)(nil),                  // 234: taskengine.v1.BulkOrder
+		(*TaskValues)(nil),                 // 235: taskengine.v1.TaskValues
+		(*SetTaskRequest)(nil),             // 236: taskengine.v1.SetTaskRequest
+		(*SetTaskResponse)(nil),            // 237: taskengine.v1.SetTaskResponse
+		(*DeleteTaskRequest)(nil),          // 238: taskengine.v1.DeleteTaskRequest
+		(*DeleteTaskResponse)(nil),         // 239: taskengine.v1.DeleteTaskResponse
+		(*PreviewBulkJobRequest)(nil),      // 240: taskengine.v1.PreviewBulkJobRequest
+		(*PreviewBulkJobResponse)(nil),     // 241: taskengine.v1.PreviewBulkJobResponse
+		(*BulkKind)(nil),                   // 242: taskengine.v1.BulkKind
+		(*StartBulkJobRequest)(nil),        // 243: taskengine.v1.StartBulkJobRequest
+		(*StartBulkJobResponse)(nil),       // 244: taskengine.v1.StartBulkJobResponse
+		(*BulkJob)(nil),                    // 245: taskengine.v1.BulkJob
+		(*BulkRefusal)(nil),                // 246: taskengine.v1.BulkRefusal
+		(*BulkEvent)(nil),                  // 247: taskengine.v1.BulkEvent
+		(*ListBulkJobsRequest)(nil),        // 248: taskengine.v1.ListBulkJobsRequest
+		(*ListBulkJobsResponse)(nil),       // 249: taskengine.v1.ListBulkJobsResponse
+		(*GetBulkJobRequest)(nil),          // 250: taskengine.v1.GetBulkJobRequest
+		(*GetBulkJobResponse)(nil),         // 251: taskengine.v1.GetBulkJobResponse
+		(*PauseBulkJobRequest)(nil),        // 252: taskengine.v1.PauseBulkJobRequest
+		(*PauseBulkJobResponse)(nil),       // 253: taskengine.v1.PauseBulkJobResponse
+		(*ContinueBulkJobRequest)(nil),     // 254: taskengine.v1.ContinueBulkJobRequest
+		(*ContinueBulkJobResponse)(nil),    // 255: taskengine.v1.ContinueBulkJobResponse
+		(*SetBulkJobRateRequest)(nil),      // 256: taskengine.v1.SetBulkJobRateRequest
+		(*SetBulkJobRateResponse)(nil),     // 257: taskengine.v1.SetBulkJobRateResponse
+		(*StopBulkJobRequest)(nil),         // 258: taskengine.v1.StopBulkJobRequest
+		(*StopBulkJobResponse)(nil),        // 259: taskengine.v1.StopBulkJobResponse
+		(*OverviewRequest)(nil),            // 260: taskengine.v1.OverviewRequest
+		(*OverviewResponse)(nil),           // 261: taskengine.v1.OverviewResponse
+		(*NodeOverview)(nil),               // 262: taskengine.v1.NodeOverview
+		(*TypeOverview)(nil),               // 263: taskengine.v1.TypeOverview
+		(*OverviewCounts)(nil),             // 264: taskengine.v1.OverviewCounts
+		(*Delays)(nil),                     // 265: taskengine.v1.Delays
+		(*OverviewPoint)(nil),              // 266: taskengine.v1.OverviewPoint
+		nil,                                // 267: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 268: taskengine.v1.Task.HeadersEntry
+		nil,                                // 269: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 270: taskengine.v1.Node.LabelsEntry
+		nil,                                // 271: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 272: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 273: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 274: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 275: taskengine.v1.Platform.OwnEntry
+		nil,                                // 276: taskengine.v1.SetSlicesRequest.ValuesEntry
+		nil,                                // 277: taskengine.v1.AddPlatformRequest.ValuesEntry
+		nil,                                // 278: taskengine.v1.PlatformRow.ValuesEntry
+		nil,                                // 279: taskengine.v1.TaskValues.HeadersEntry
+		nil,                                // 280: taskengine.v1.PreviewBulkJobResponse.StatesEntry
+		nil,                                // 281: taskengine.v1.PreviewBulkJobResponse.LeftEntry
+		(*timestamppb.Timestamp)(nil),      // 282: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 283: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	280, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	281, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	280, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	265, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	282, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	283, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	282, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	267, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	280, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	282, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -19780,13 +19884,13 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	266, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	280, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	280, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	280, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	280, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	280, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	280, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	268, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	282, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	282, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	282, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	282, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	282, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	282, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	19,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	18,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	17,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
@@ -19794,71 +19898,71 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	15,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	16,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
 	14,  // 29: taskengine.v1.Task.after:type_name -> taskengine.v1.After
-	280, // 30: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	280, // 31: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	280, // 32: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	280, // 33: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	282, // 30: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	282, // 31: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	282, // 32: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	282, // 33: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 34: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 35: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	26,  // 36: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
 	29,  // 37: taskengine.v1.ListErrorsResponse.kinds:type_name -> taskengine.v1.ErrorKind
-	280, // 38: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
-	280, // 39: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
-	281, // 40: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	282, // 38: taskengine.v1.ErrorKind.first:type_name -> google.protobuf.Timestamp
+	282, // 39: taskengine.v1.ErrorKind.last:type_name -> google.protobuf.Timestamp
+	283, // 40: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 41: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	281, // 42: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
+	283, // 42: taskengine.v1.EventsRequest.timeout:type_name -> google.protobuf.Duration
 	35,  // 43: taskengine.v1.EventsResponse.gap:type_name -> taskengine.v1.EventGap
 	34,  // 44: taskengine.v1.EventsResponse.events:type_name -> taskengine.v1.TaskEvent
 	90,  // 45: taskengine.v1.EventsResponse.silent:type_name -> taskengine.v1.SilentNode
 	13,  // 46: taskengine.v1.TaskEvent.task:type_name -> taskengine.v1.Task
-	280, // 47: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
-	280, // 48: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
-	280, // 49: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
+	282, // 47: taskengine.v1.TaskEvent.at:type_name -> google.protobuf.Timestamp
+	282, // 48: taskengine.v1.EventGap.from:type_name -> google.protobuf.Timestamp
+	282, // 49: taskengine.v1.EventGap.until:type_name -> google.protobuf.Timestamp
 	13,  // 50: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	39,  // 51: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
 	38,  // 52: taskengine.v1.WhyResponse.waits:type_name -> taskengine.v1.Wait
-	280, // 53: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
+	282, // 53: taskengine.v1.WhyResponse.noted_since:type_name -> google.protobuf.Timestamp
 	90,  // 54: taskengine.v1.WhyResponse.silent:type_name -> taskengine.v1.SilentNode
-	281, // 55: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
-	280, // 56: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
-	280, // 57: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	280, // 58: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	281, // 59: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	283, // 55: taskengine.v1.Wait.total:type_name -> google.protobuf.Duration
+	282, // 56: taskengine.v1.Wait.from:type_name -> google.protobuf.Timestamp
+	282, // 57: taskengine.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	282, // 58: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	283, // 59: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	43,  // 60: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	42,  // 61: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
 	90,  // 62: taskengine.v1.TaskLogsResponse.silent:type_name -> taskengine.v1.SilentNode
-	280, // 63: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	282, // 63: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	13,  // 64: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	48,  // 65: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	13,  // 66: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	280, // 67: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	281, // 68: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	267, // 69: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	282, // 67: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	283, // 68: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	269, // 69: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
 	12,  // 70: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
 	55,  // 71: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	55,  // 72: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	13,  // 73: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
 	56,  // 74: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	280, // 75: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	280, // 76: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	280, // 77: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	282, // 75: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	282, // 76: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	282, // 77: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
 	56,  // 78: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
 	13,  // 79: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	13,  // 80: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	280, // 81: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	281, // 82: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	282, // 81: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	283, // 82: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	13,  // 83: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	13,  // 84: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	280, // 85: taskengine.v1.Document.created_at:type_name -> google.protobuf.Timestamp
-	280, // 86: taskengine.v1.Document.updated_at:type_name -> google.protobuf.Timestamp
-	280, // 87: taskengine.v1.Document.expires_at:type_name -> google.protobuf.Timestamp
+	282, // 85: taskengine.v1.Document.created_at:type_name -> google.protobuf.Timestamp
+	282, // 86: taskengine.v1.Document.updated_at:type_name -> google.protobuf.Timestamp
+	282, // 87: taskengine.v1.Document.expires_at:type_name -> google.protobuf.Timestamp
 	65,  // 88: taskengine.v1.GetDocumentResponse.document:type_name -> taskengine.v1.Document
 	65,  // 89: taskengine.v1.ListDocumentsResponse.documents:type_name -> taskengine.v1.Document
-	280, // 90: taskengine.v1.SetDocumentRequest.expires_at:type_name -> google.protobuf.Timestamp
+	282, // 90: taskengine.v1.SetDocumentRequest.expires_at:type_name -> google.protobuf.Timestamp
 	65,  // 91: taskengine.v1.SetDocumentResponse.document:type_name -> taskengine.v1.Document
 	76,  // 92: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	13,  // 93: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	280, // 94: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	282, // 94: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	13,  // 95: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	13,  // 96: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	13,  // 97: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
@@ -19866,396 +19970,399 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	85,  // 99: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	93,  // 100: taskengine.v1.ListNodesResponse.nodes:type_name -> taskengine.v1.Node
 	90,  // 101: taskengine.v1.ListNodesResponse.silent:type_name -> taskengine.v1.SilentNode
-	268, // 102: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
+	270, // 102: taskengine.v1.Node.labels:type_name -> taskengine.v1.Node.LabelsEntry
 	94,  // 103: taskengine.v1.Node.status:type_name -> taskengine.v1.NodeStatus
-	280, // 104: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
-	281, // 105: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
-	281, // 106: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
-	281, // 107: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
+	282, // 104: taskengine.v1.NodeStatus.started_at:type_name -> google.protobuf.Timestamp
+	283, // 105: taskengine.v1.NodeStatus.uptime:type_name -> google.protobuf.Duration
+	283, // 106: taskengine.v1.NodeStatus.clock_ahead:type_name -> google.protobuf.Duration
+	283, // 107: taskengine.v1.NodeStatus.clock_within:type_name -> google.protobuf.Duration
 	93,  // 108: taskengine.v1.DrainNodeResponse.node:type_name -> taskengine.v1.Node
 	99,  // 109: taskengine.v1.ApplyConfigResponse.nodes:type_name -> taskengine.v1.AppliedConfig
 	90,  // 110: taskengine.v1.ApplyConfigResponse.silent:type_name -> taskengine.v1.SilentNode
 	100, // 111: taskengine.v1.AppliedConfig.changes:type_name -> taskengine.v1.ConfigChange
-	280, // 112: taskengine.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	280, // 113: taskengine.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
-	280, // 114: taskengine.v1.Token.rotated_at:type_name -> google.protobuf.Timestamp
-	280, // 115: taskengine.v1.Token.earlier_until:type_name -> google.protobuf.Timestamp
-	280, // 116: taskengine.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
-	281, // 117: taskengine.v1.AddTokenRequest.expires_in:type_name -> google.protobuf.Duration
+	282, // 112: taskengine.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	282, // 113: taskengine.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	282, // 114: taskengine.v1.Token.rotated_at:type_name -> google.protobuf.Timestamp
+	282, // 115: taskengine.v1.Token.earlier_until:type_name -> google.protobuf.Timestamp
+	282, // 116: taskengine.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
+	283, // 117: taskengine.v1.AddTokenRequest.expires_in:type_name -> google.protobuf.Duration
 	101, // 118: taskengine.v1.AddTokenResponse.token:type_name -> taskengine.v1.Token
 	101, // 119: taskengine.v1.ListTokensResponse.tokens:type_name -> taskengine.v1.Token
 	101, // 120: taskengine.v1.RevokeTokenResponse.token:type_name -> taskengine.v1.Token
-	281, // 121: taskengine.v1.RotateTokenRequest.grace:type_name -> google.protobuf.Duration
+	283, // 121: taskengine.v1.RotateTokenRequest.grace:type_name -> google.protobuf.Duration
 	101, // 122: taskengine.v1.RotateTokenResponse.token:type_name -> taskengine.v1.Token
-	112, // 123: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	90,  // 124: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
-	280, // 125: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	281, // 126: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	112, // 127: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	90,  // 128: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
-	281, // 129: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	117, // 130: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	117, // 131: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	120, // 132: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	120, // 133: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	119, // 134: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
-	117, // 135: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	280, // 136: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	118, // 137: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	90,  // 138: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
-	118, // 139: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	117, // 140: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	118, // 141: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	118, // 142: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	281, // 143: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	118, // 144: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	118, // 145: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	133, // 146: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	135, // 147: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	280, // 148: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	134, // 149: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	90,  // 150: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
-	280, // 151: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	280, // 152: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	269, // 153: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	280, // 154: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	280, // 155: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	280, // 156: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	270, // 157: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	280, // 158: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	280, // 159: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	280, // 160: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	136, // 161: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	137, // 162: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	138, // 163: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	143, // 164: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	281, // 165: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	271, // 166: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	281, // 167: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	137, // 168: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	281, // 169: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	280, // 170: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	280, // 171: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	280, // 172: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	281, // 173: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	149, // 174: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	150, // 175: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	281, // 176: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	272, // 177: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	281, // 178: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	148, // 179: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	280, // 180: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	152, // 181: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	153, // 182: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	280, // 183: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	153, // 184: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	280, // 185: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	280, // 186: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	151, // 187: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	151, // 188: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	148, // 189: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	158, // 190: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
-	162, // 191: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
-	166, // 192: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	166, // 193: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	166, // 194: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
-	170, // 195: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	170, // 196: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	170, // 197: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
-	171, // 198: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
-	148, // 199: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	280, // 200: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	174, // 201: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	280, // 202: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	151, // 203: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	151, // 204: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	280, // 205: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	280, // 206: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	186, // 207: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	187, // 208: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	280, // 209: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	188, // 210: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	280, // 211: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	185, // 212: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	185, // 213: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	185, // 214: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	185, // 215: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	280, // 216: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	185, // 217: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	199, // 218: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	280, // 219: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	281, // 220: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	203, // 221: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	205, // 222: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	280, // 223: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	280, // 224: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	281, // 225: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	280, // 226: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	202, // 227: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	186, // 228: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	203, // 229: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	204, // 230: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	205, // 231: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	273, // 232: taskengine.v1.Platform.own:type_name -> taskengine.v1.Platform.OwnEntry
-	280, // 233: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	280, // 234: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	280, // 235: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	280, // 236: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	280, // 237: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	280, // 238: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	200, // 239: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	200, // 240: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	201, // 241: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	201, // 242: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	274, // 243: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	201, // 244: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	275, // 245: taskengine.v1.AddPlatformRequest.values:type_name -> taskengine.v1.AddPlatformRequest.ValuesEntry
-	201, // 246: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	219, // 247: taskengine.v1.ApplyPlatformsRequest.platforms:type_name -> taskengine.v1.PlatformRow
-	276, // 248: taskengine.v1.PlatformRow.values:type_name -> taskengine.v1.PlatformRow.ValuesEntry
-	221, // 249: taskengine.v1.ApplyPlatformsResponse.platforms:type_name -> taskengine.v1.AppliedPlatform
-	201, // 250: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	201, // 251: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	201, // 252: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	280, // 253: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	280, // 254: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	201, // 255: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	280, // 256: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	280, // 257: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	201, // 258: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	280, // 259: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
-	281, // 260: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
-	233, // 261: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
-	277, // 262: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
-	233, // 263: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
-	280, // 264: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
-	281, // 265: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
-	13,  // 266: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
-	13,  // 267: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
-	232, // 268: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	278, // 269: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
-	240, // 270: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
-	13,  // 271: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
-	279, // 272: taskengine.v1.PreviewBulkJobResponse.left:type_name -> taskengine.v1.PreviewBulkJobResponse.LeftEntry
-	232, // 273: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
-	243, // 274: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	280, // 275: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
-	280, // 276: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
-	280, // 277: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
-	280, // 278: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
-	244, // 279: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
-	245, // 280: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
-	280, // 281: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
-	243, // 282: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
-	243, // 283: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	243, // 284: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	243, // 285: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	243, // 286: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
-	243, // 287: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
-	260, // 288: taskengine.v1.OverviewResponse.nodes:type_name -> taskengine.v1.NodeOverview
-	90,  // 289: taskengine.v1.OverviewResponse.silent:type_name -> taskengine.v1.SilentNode
-	281, // 290: taskengine.v1.NodeOverview.window:type_name -> google.protobuf.Duration
-	261, // 291: taskengine.v1.NodeOverview.types:type_name -> taskengine.v1.TypeOverview
-	264, // 292: taskengine.v1.NodeOverview.points:type_name -> taskengine.v1.OverviewPoint
-	280, // 293: taskengine.v1.NodeOverview.counted_at:type_name -> google.protobuf.Timestamp
-	262, // 294: taskengine.v1.TypeOverview.counts:type_name -> taskengine.v1.OverviewCounts
-	280, // 295: taskengine.v1.TypeOverview.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	263, // 296: taskengine.v1.OverviewCounts.delays:type_name -> taskengine.v1.Delays
-	281, // 297: taskengine.v1.OverviewCounts.busy:type_name -> google.protobuf.Duration
-	280, // 298: taskengine.v1.OverviewPoint.from:type_name -> google.protobuf.Timestamp
-	280, // 299: taskengine.v1.OverviewPoint.until:type_name -> google.protobuf.Timestamp
-	262, // 300: taskengine.v1.OverviewPoint.counts:type_name -> taskengine.v1.OverviewCounts
-	1,   // 301: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 302: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 303: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 304: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	20,  // 305: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	22,  // 306: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	24,  // 307: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	27,  // 308: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
-	30,  // 309: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	36,  // 310: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	46,  // 311: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	49,  // 312: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	51,  // 313: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	53,  // 314: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	40,  // 315: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	44,  // 316: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	57,  // 317: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	59,  // 318: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	61,  // 319: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	63,  // 320: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	66,  // 321: taskengine.v1.TaskService.GetDocument:input_type -> taskengine.v1.GetDocumentRequest
-	68,  // 322: taskengine.v1.TaskService.ListDocuments:input_type -> taskengine.v1.ListDocumentsRequest
-	70,  // 323: taskengine.v1.TaskService.SetDocument:input_type -> taskengine.v1.SetDocumentRequest
-	72,  // 324: taskengine.v1.TaskService.DeleteDocument:input_type -> taskengine.v1.DeleteDocumentRequest
-	74,  // 325: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	77,  // 326: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	79,  // 327: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	81,  // 328: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	83,  // 329: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	86,  // 330: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	88,  // 331: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	110, // 332: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	113, // 333: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	91,  // 334: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
-	95,  // 335: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
-	97,  // 336: taskengine.v1.TaskService.ApplyConfig:input_type -> taskengine.v1.ApplyConfigRequest
-	102, // 337: taskengine.v1.TaskService.AddToken:input_type -> taskengine.v1.AddTokenRequest
-	104, // 338: taskengine.v1.TaskService.ListTokens:input_type -> taskengine.v1.ListTokensRequest
-	106, // 339: taskengine.v1.TaskService.RevokeToken:input_type -> taskengine.v1.RevokeTokenRequest
-	108, // 340: taskengine.v1.TaskService.RotateToken:input_type -> taskengine.v1.RotateTokenRequest
-	121, // 341: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	123, // 342: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	125, // 343: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	127, // 344: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	129, // 345: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	32,  // 346: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
-	131, // 347: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	139, // 348: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	141, // 349: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	144, // 350: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	146, // 351: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	154, // 352: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	156, // 353: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	158, // 354: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	160, // 355: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
-	172, // 356: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	175, // 357: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	177, // 358: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	179, // 359: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	163, // 360: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
-	164, // 361: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
-	165, // 362: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
-	181, // 363: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	183, // 364: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	189, // 365: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	191, // 366: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	193, // 367: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	195, // 368: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	197, // 369: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	206, // 370: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	208, // 371: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	210, // 372: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	212, // 373: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	214, // 374: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	216, // 375: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	218, // 376: taskengine.v1.TaskService.ApplyPlatforms:input_type -> taskengine.v1.ApplyPlatformsRequest
-	222, // 377: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	224, // 378: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	226, // 379: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	228, // 380: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	230, // 381: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	234, // 382: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
-	236, // 383: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
-	238, // 384: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
-	241, // 385: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
-	246, // 386: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
-	248, // 387: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
-	250, // 388: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
-	252, // 389: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
-	254, // 390: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
-	256, // 391: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
-	258, // 392: taskengine.v1.TaskService.Overview:input_type -> taskengine.v1.OverviewRequest
-	115, // 393: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 394: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 395: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 396: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 397: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	21,  // 398: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	23,  // 399: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	25,  // 400: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	28,  // 401: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
-	31,  // 402: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	37,  // 403: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	47,  // 404: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	50,  // 405: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	52,  // 406: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	54,  // 407: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	41,  // 408: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	45,  // 409: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	58,  // 410: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	60,  // 411: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	62,  // 412: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	64,  // 413: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	67,  // 414: taskengine.v1.TaskService.GetDocument:output_type -> taskengine.v1.GetDocumentResponse
-	69,  // 415: taskengine.v1.TaskService.ListDocuments:output_type -> taskengine.v1.ListDocumentsResponse
-	71,  // 416: taskengine.v1.TaskService.SetDocument:output_type -> taskengine.v1.SetDocumentResponse
-	73,  // 417: taskengine.v1.TaskService.DeleteDocument:output_type -> taskengine.v1.DeleteDocumentResponse
-	75,  // 418: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	78,  // 419: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	80,  // 420: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	82,  // 421: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	84,  // 422: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	87,  // 423: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	89,  // 424: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	111, // 425: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	114, // 426: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	92,  // 427: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
-	96,  // 428: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
-	98,  // 429: taskengine.v1.TaskService.ApplyConfig:output_type -> taskengine.v1.ApplyConfigResponse
-	103, // 430: taskengine.v1.TaskService.AddToken:output_type -> taskengine.v1.AddTokenResponse
-	105, // 431: taskengine.v1.TaskService.ListTokens:output_type -> taskengine.v1.ListTokensResponse
-	107, // 432: taskengine.v1.TaskService.RevokeToken:output_type -> taskengine.v1.RevokeTokenResponse
-	109, // 433: taskengine.v1.TaskService.RotateToken:output_type -> taskengine.v1.RotateTokenResponse
-	122, // 434: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	124, // 435: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	126, // 436: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	128, // 437: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	130, // 438: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	33,  // 439: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
-	132, // 440: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	140, // 441: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	142, // 442: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	145, // 443: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	147, // 444: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	155, // 445: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	157, // 446: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	159, // 447: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	161, // 448: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
-	173, // 449: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	176, // 450: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	178, // 451: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	180, // 452: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	167, // 453: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
-	168, // 454: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
-	169, // 455: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
-	182, // 456: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	184, // 457: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	190, // 458: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	192, // 459: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	194, // 460: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	196, // 461: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	198, // 462: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	207, // 463: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	209, // 464: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	211, // 465: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	213, // 466: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	215, // 467: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	217, // 468: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	220, // 469: taskengine.v1.TaskService.ApplyPlatforms:output_type -> taskengine.v1.ApplyPlatformsResponse
-	223, // 470: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	225, // 471: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	227, // 472: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	229, // 473: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	231, // 474: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	235, // 475: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
-	237, // 476: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
-	239, // 477: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
-	242, // 478: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
-	247, // 479: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
-	249, // 480: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
-	251, // 481: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
-	253, // 482: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
-	255, // 483: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
-	257, // 484: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
-	259, // 485: taskengine.v1.TaskService.Overview:output_type -> taskengine.v1.OverviewResponse
-	116, // 486: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	394, // [394:487] is the sub-list for method output_type
-	301, // [301:394] is the sub-list for method input_type
-	301, // [301:301] is the sub-list for extension type_name
-	301, // [301:301] is the sub-list for extension extendee
-	0,   // [0:301] is the sub-list for field type_name
+	282, // 123: taskengine.v1.RevokeSessionsResponse.before:type_name -> google.protobuf.Timestamp
+	114, // 124: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	90,  // 125: taskengine.v1.ListWorkersResponse.silent:type_name -> taskengine.v1.SilentNode
+	282, // 126: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	283, // 127: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	114, // 128: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	90,  // 129: taskengine.v1.DrainWorkerResponse.silent:type_name -> taskengine.v1.SilentNode
+	283, // 130: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	119, // 131: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	119, // 132: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	122, // 133: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	122, // 134: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	121, // 135: taskengine.v1.Limit.uses:type_name -> taskengine.v1.LimitUse
+	119, // 136: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	282, // 137: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	120, // 138: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	90,  // 139: taskengine.v1.ListLimitsResponse.silent:type_name -> taskengine.v1.SilentNode
+	120, // 140: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	119, // 141: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	120, // 142: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	120, // 143: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	283, // 144: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	120, // 145: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	120, // 146: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	135, // 147: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	137, // 148: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	282, // 149: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	136, // 150: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	90,  // 151: taskengine.v1.WhyLimitResponse.silent:type_name -> taskengine.v1.SilentNode
+	282, // 152: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	282, // 153: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	271, // 154: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	282, // 155: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	282, // 156: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	282, // 157: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	272, // 158: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	282, // 159: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	282, // 160: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	282, // 161: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	138, // 162: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	139, // 163: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	140, // 164: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	145, // 165: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	283, // 166: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	273, // 167: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	283, // 168: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	139, // 169: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	283, // 170: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	282, // 171: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	282, // 172: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	282, // 173: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	283, // 174: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	151, // 175: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	152, // 176: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	283, // 177: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	274, // 178: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	283, // 179: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	150, // 180: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	282, // 181: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	154, // 182: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	155, // 183: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	282, // 184: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	155, // 185: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	282, // 186: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	282, // 187: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	153, // 188: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	153, // 189: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	150, // 190: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	160, // 191: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	164, // 192: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	168, // 193: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	168, // 194: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	168, // 195: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	172, // 196: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	172, // 197: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	172, // 198: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	173, // 199: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	150, // 200: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	282, // 201: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	176, // 202: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	282, // 203: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	153, // 204: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	153, // 205: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	282, // 206: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	282, // 207: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	188, // 208: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	189, // 209: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	282, // 210: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	190, // 211: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	282, // 212: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	187, // 213: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	187, // 214: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	187, // 215: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	187, // 216: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	282, // 217: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	187, // 218: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	201, // 219: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	282, // 220: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	283, // 221: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	205, // 222: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	207, // 223: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	282, // 224: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	282, // 225: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	283, // 226: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	282, // 227: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	204, // 228: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	188, // 229: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	205, // 230: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	206, // 231: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	207, // 232: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	275, // 233: taskengine.v1.Platform.own:type_name -> taskengine.v1.Platform.OwnEntry
+	282, // 234: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	282, // 235: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	282, // 236: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	282, // 237: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	282, // 238: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	282, // 239: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	202, // 240: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	202, // 241: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	203, // 242: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	203, // 243: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	276, // 244: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	203, // 245: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	277, // 246: taskengine.v1.AddPlatformRequest.values:type_name -> taskengine.v1.AddPlatformRequest.ValuesEntry
+	203, // 247: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	221, // 248: taskengine.v1.ApplyPlatformsRequest.platforms:type_name -> taskengine.v1.PlatformRow
+	278, // 249: taskengine.v1.PlatformRow.values:type_name -> taskengine.v1.PlatformRow.ValuesEntry
+	223, // 250: taskengine.v1.ApplyPlatformsResponse.platforms:type_name -> taskengine.v1.AppliedPlatform
+	203, // 251: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	203, // 252: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	203, // 253: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	282, // 254: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	282, // 255: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	203, // 256: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	282, // 257: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	282, // 258: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	203, // 259: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	282, // 260: taskengine.v1.BulkOrder.at:type_name -> google.protobuf.Timestamp
+	283, // 261: taskengine.v1.BulkOrder.in:type_name -> google.protobuf.Duration
+	235, // 262: taskengine.v1.BulkOrder.values:type_name -> taskengine.v1.TaskValues
+	279, // 263: taskengine.v1.TaskValues.headers:type_name -> taskengine.v1.TaskValues.HeadersEntry
+	235, // 264: taskengine.v1.SetTaskRequest.values:type_name -> taskengine.v1.TaskValues
+	282, // 265: taskengine.v1.SetTaskRequest.at:type_name -> google.protobuf.Timestamp
+	283, // 266: taskengine.v1.SetTaskRequest.in:type_name -> google.protobuf.Duration
+	13,  // 267: taskengine.v1.SetTaskResponse.task:type_name -> taskengine.v1.Task
+	13,  // 268: taskengine.v1.DeleteTaskResponse.task:type_name -> taskengine.v1.Task
+	234, // 269: taskengine.v1.PreviewBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	280, // 270: taskengine.v1.PreviewBulkJobResponse.states:type_name -> taskengine.v1.PreviewBulkJobResponse.StatesEntry
+	242, // 271: taskengine.v1.PreviewBulkJobResponse.kinds:type_name -> taskengine.v1.BulkKind
+	13,  // 272: taskengine.v1.PreviewBulkJobResponse.samples:type_name -> taskengine.v1.Task
+	281, // 273: taskengine.v1.PreviewBulkJobResponse.left:type_name -> taskengine.v1.PreviewBulkJobResponse.LeftEntry
+	234, // 274: taskengine.v1.StartBulkJobRequest.order:type_name -> taskengine.v1.BulkOrder
+	245, // 275: taskengine.v1.StartBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	282, // 276: taskengine.v1.BulkJob.at:type_name -> google.protobuf.Timestamp
+	282, // 277: taskengine.v1.BulkJob.ordered_at:type_name -> google.protobuf.Timestamp
+	282, // 278: taskengine.v1.BulkJob.begun_at:type_name -> google.protobuf.Timestamp
+	282, // 279: taskengine.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
+	246, // 280: taskengine.v1.BulkJob.refusals:type_name -> taskengine.v1.BulkRefusal
+	247, // 281: taskengine.v1.BulkJob.history:type_name -> taskengine.v1.BulkEvent
+	282, // 282: taskengine.v1.BulkEvent.at:type_name -> google.protobuf.Timestamp
+	245, // 283: taskengine.v1.ListBulkJobsResponse.jobs:type_name -> taskengine.v1.BulkJob
+	245, // 284: taskengine.v1.GetBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	245, // 285: taskengine.v1.PauseBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	245, // 286: taskengine.v1.ContinueBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	245, // 287: taskengine.v1.SetBulkJobRateResponse.job:type_name -> taskengine.v1.BulkJob
+	245, // 288: taskengine.v1.StopBulkJobResponse.job:type_name -> taskengine.v1.BulkJob
+	262, // 289: taskengine.v1.OverviewResponse.nodes:type_name -> taskengine.v1.NodeOverview
+	90,  // 290: taskengine.v1.OverviewResponse.silent:type_name -> taskengine.v1.SilentNode
+	283, // 291: taskengine.v1.NodeOverview.window:type_name -> google.protobuf.Duration
+	263, // 292: taskengine.v1.NodeOverview.types:type_name -> taskengine.v1.TypeOverview
+	266, // 293: taskengine.v1.NodeOverview.points:type_name -> taskengine.v1.OverviewPoint
+	282, // 294: taskengine.v1.NodeOverview.counted_at:type_name -> google.protobuf.Timestamp
+	264, // 295: taskengine.v1.TypeOverview.counts:type_name -> taskengine.v1.OverviewCounts
+	282, // 296: taskengine.v1.TypeOverview.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	265, // 297: taskengine.v1.OverviewCounts.delays:type_name -> taskengine.v1.Delays
+	283, // 298: taskengine.v1.OverviewCounts.busy:type_name -> google.protobuf.Duration
+	282, // 299: taskengine.v1.OverviewPoint.from:type_name -> google.protobuf.Timestamp
+	282, // 300: taskengine.v1.OverviewPoint.until:type_name -> google.protobuf.Timestamp
+	264, // 301: taskengine.v1.OverviewPoint.counts:type_name -> taskengine.v1.OverviewCounts
+	1,   // 302: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 303: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 304: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 305: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	20,  // 306: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	22,  // 307: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	24,  // 308: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	27,  // 309: taskengine.v1.TaskService.ListErrors:input_type -> taskengine.v1.ListErrorsRequest
+	30,  // 310: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	36,  // 311: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	46,  // 312: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	49,  // 313: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	51,  // 314: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	53,  // 315: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	40,  // 316: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	44,  // 317: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	57,  // 318: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	59,  // 319: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	61,  // 320: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	63,  // 321: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	66,  // 322: taskengine.v1.TaskService.GetDocument:input_type -> taskengine.v1.GetDocumentRequest
+	68,  // 323: taskengine.v1.TaskService.ListDocuments:input_type -> taskengine.v1.ListDocumentsRequest
+	70,  // 324: taskengine.v1.TaskService.SetDocument:input_type -> taskengine.v1.SetDocumentRequest
+	72,  // 325: taskengine.v1.TaskService.DeleteDocument:input_type -> taskengine.v1.DeleteDocumentRequest
+	74,  // 326: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	77,  // 327: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	79,  // 328: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	81,  // 329: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	83,  // 330: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	86,  // 331: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	88,  // 332: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	112, // 333: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	115, // 334: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	91,  // 335: taskengine.v1.TaskService.ListNodes:input_type -> taskengine.v1.ListNodesRequest
+	95,  // 336: taskengine.v1.TaskService.DrainNode:input_type -> taskengine.v1.DrainNodeRequest
+	97,  // 337: taskengine.v1.TaskService.ApplyConfig:input_type -> taskengine.v1.ApplyConfigRequest
+	102, // 338: taskengine.v1.TaskService.AddToken:input_type -> taskengine.v1.AddTokenRequest
+	104, // 339: taskengine.v1.TaskService.ListTokens:input_type -> taskengine.v1.ListTokensRequest
+	106, // 340: taskengine.v1.TaskService.RevokeToken:input_type -> taskengine.v1.RevokeTokenRequest
+	108, // 341: taskengine.v1.TaskService.RotateToken:input_type -> taskengine.v1.RotateTokenRequest
+	110, // 342: taskengine.v1.TaskService.RevokeSessions:input_type -> taskengine.v1.RevokeSessionsRequest
+	123, // 343: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	125, // 344: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	127, // 345: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	129, // 346: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	131, // 347: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	32,  // 348: taskengine.v1.TaskService.Events:input_type -> taskengine.v1.EventsRequest
+	133, // 349: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	141, // 350: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	143, // 351: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	146, // 352: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	148, // 353: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	156, // 354: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	158, // 355: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	160, // 356: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	162, // 357: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	174, // 358: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	177, // 359: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	179, // 360: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	181, // 361: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	165, // 362: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	166, // 363: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	167, // 364: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	183, // 365: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	185, // 366: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	191, // 367: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	193, // 368: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	195, // 369: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	197, // 370: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	199, // 371: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	208, // 372: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	210, // 373: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	212, // 374: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	214, // 375: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	216, // 376: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	218, // 377: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	220, // 378: taskengine.v1.TaskService.ApplyPlatforms:input_type -> taskengine.v1.ApplyPlatformsRequest
+	224, // 379: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	226, // 380: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	228, // 381: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	230, // 382: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	232, // 383: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	236, // 384: taskengine.v1.TaskService.SetTask:input_type -> taskengine.v1.SetTaskRequest
+	238, // 385: taskengine.v1.TaskService.DeleteTask:input_type -> taskengine.v1.DeleteTaskRequest
+	240, // 386: taskengine.v1.TaskService.PreviewBulkJob:input_type -> taskengine.v1.PreviewBulkJobRequest
+	243, // 387: taskengine.v1.TaskService.StartBulkJob:input_type -> taskengine.v1.StartBulkJobRequest
+	248, // 388: taskengine.v1.TaskService.ListBulkJobs:input_type -> taskengine.v1.ListBulkJobsRequest
+	250, // 389: taskengine.v1.TaskService.GetBulkJob:input_type -> taskengine.v1.GetBulkJobRequest
+	252, // 390: taskengine.v1.TaskService.PauseBulkJob:input_type -> taskengine.v1.PauseBulkJobRequest
+	254, // 391: taskengine.v1.TaskService.ContinueBulkJob:input_type -> taskengine.v1.ContinueBulkJobRequest
+	256, // 392: taskengine.v1.TaskService.SetBulkJobRate:input_type -> taskengine.v1.SetBulkJobRateRequest
+	258, // 393: taskengine.v1.TaskService.StopBulkJob:input_type -> taskengine.v1.StopBulkJobRequest
+	260, // 394: taskengine.v1.TaskService.Overview:input_type -> taskengine.v1.OverviewRequest
+	117, // 395: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 396: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 397: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 398: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 399: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	21,  // 400: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	23,  // 401: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	25,  // 402: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	28,  // 403: taskengine.v1.TaskService.ListErrors:output_type -> taskengine.v1.ListErrorsResponse
+	31,  // 404: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	37,  // 405: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	47,  // 406: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	50,  // 407: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	52,  // 408: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	54,  // 409: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	41,  // 410: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	45,  // 411: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	58,  // 412: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	60,  // 413: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	62,  // 414: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	64,  // 415: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	67,  // 416: taskengine.v1.TaskService.GetDocument:output_type -> taskengine.v1.GetDocumentResponse
+	69,  // 417: taskengine.v1.TaskService.ListDocuments:output_type -> taskengine.v1.ListDocumentsResponse
+	71,  // 418: taskengine.v1.TaskService.SetDocument:output_type -> taskengine.v1.SetDocumentResponse
+	73,  // 419: taskengine.v1.TaskService.DeleteDocument:output_type -> taskengine.v1.DeleteDocumentResponse
+	75,  // 420: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	78,  // 421: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	80,  // 422: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	82,  // 423: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	84,  // 424: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	87,  // 425: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	89,  // 426: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	113, // 427: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	116, // 428: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	92,  // 429: taskengine.v1.TaskService.ListNodes:output_type -> taskengine.v1.ListNodesResponse
+	96,  // 430: taskengine.v1.TaskService.DrainNode:output_type -> taskengine.v1.DrainNodeResponse
+	98,  // 431: taskengine.v1.TaskService.ApplyConfig:output_type -> taskengine.v1.ApplyConfigResponse
+	103, // 432: taskengine.v1.TaskService.AddToken:output_type -> taskengine.v1.AddTokenResponse
+	105, // 433: taskengine.v1.TaskService.ListTokens:output_type -> taskengine.v1.ListTokensResponse
+	107, // 434: taskengine.v1.TaskService.RevokeToken:output_type -> taskengine.v1.RevokeTokenResponse
+	109, // 435: taskengine.v1.TaskService.RotateToken:output_type -> taskengine.v1.RotateTokenResponse
+	111, // 436: taskengine.v1.TaskService.RevokeSessions:output_type -> taskengine.v1.RevokeSessionsResponse
+	124, // 437: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	126, // 438: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	128, // 439: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	130, // 440: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	132, // 441: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	33,  // 442: taskengine.v1.TaskService.Events:output_type -> taskengine.v1.EventsResponse
+	134, // 443: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	142, // 444: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	144, // 445: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	147, // 446: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	149, // 447: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	157, // 448: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	159, // 449: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	161, // 450: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	163, // 451: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	175, // 452: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	178, // 453: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	180, // 454: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	182, // 455: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	169, // 456: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	170, // 457: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	171, // 458: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	184, // 459: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	186, // 460: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	192, // 461: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	194, // 462: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	196, // 463: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	198, // 464: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	200, // 465: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	209, // 466: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	211, // 467: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	213, // 468: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	215, // 469: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	217, // 470: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	219, // 471: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	222, // 472: taskengine.v1.TaskService.ApplyPlatforms:output_type -> taskengine.v1.ApplyPlatformsResponse
+	225, // 473: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	227, // 474: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	229, // 475: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	231, // 476: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	233, // 477: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	237, // 478: taskengine.v1.TaskService.SetTask:output_type -> taskengine.v1.SetTaskResponse
+	239, // 479: taskengine.v1.TaskService.DeleteTask:output_type -> taskengine.v1.DeleteTaskResponse
+	241, // 480: taskengine.v1.TaskService.PreviewBulkJob:output_type -> taskengine.v1.PreviewBulkJobResponse
+	244, // 481: taskengine.v1.TaskService.StartBulkJob:output_type -> taskengine.v1.StartBulkJobResponse
+	249, // 482: taskengine.v1.TaskService.ListBulkJobs:output_type -> taskengine.v1.ListBulkJobsResponse
+	251, // 483: taskengine.v1.TaskService.GetBulkJob:output_type -> taskengine.v1.GetBulkJobResponse
+	253, // 484: taskengine.v1.TaskService.PauseBulkJob:output_type -> taskengine.v1.PauseBulkJobResponse
+	255, // 485: taskengine.v1.TaskService.ContinueBulkJob:output_type -> taskengine.v1.ContinueBulkJobResponse
+	257, // 486: taskengine.v1.TaskService.SetBulkJobRate:output_type -> taskengine.v1.SetBulkJobRateResponse
+	259, // 487: taskengine.v1.TaskService.StopBulkJob:output_type -> taskengine.v1.StopBulkJobResponse
+	261, // 488: taskengine.v1.TaskService.Overview:output_type -> taskengine.v1.OverviewResponse
+	118, // 489: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	396, // [396:490] is the sub-list for method output_type
+	302, // [302:396] is the sub-list for method input_type
+	302, // [302:302] is the sub-list for extension type_name
+	302, // [302:302] is the sub-list for extension extendee
+	0,   // [0:302] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -20280,28 +20387,28 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[70].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[72].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[120].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[125].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[122].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[127].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[150].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[158].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[185].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[129].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[152].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[160].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[187].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[197].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[189].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[199].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
 		(*SeekSourceRequest_Offset)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[219].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[233].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[221].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[235].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   280,
+			NumMessages:   282,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -130,6 +130,9 @@ const (
 	TaskServiceRevokeTokenProcedure = "/taskengine.v1.TaskService/RevokeToken"
 	// TaskServiceRotateTokenProcedure is the fully-qualified name of the TaskService's RotateToken RPC.
 	TaskServiceRotateTokenProcedure = "/taskengine.v1.TaskService/RotateToken"
+	// TaskServiceRevokeSessionsProcedure is the fully-qualified name of the TaskService's
+	// RevokeSessions RPC.
+	TaskServiceRevokeSessionsProcedure = "/taskengine.v1.TaskService/RevokeSessions"
 	// TaskServiceListLimitsProcedure is the fully-qualified name of the TaskService's ListLimits RPC.
 	TaskServiceListLimitsProcedure = "/taskengine.v1.TaskService/ListLimits"
 	// TaskServiceGetLimitProcedure is the fully-qualified name of the TaskService's GetLimit RPC.
@@ -411,6 +414,10 @@ type TaskServiceClient interface {
 	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 	// RotateToken gives a token that the cluster keeps another secret. The one from before is accepted for the time of grace.
 	RotateToken(context.Context, *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error)
+	// RevokeSessions ends all sessions of the dashboard that a person has begun before now: every node refuses them within about a second.
+	// The person may log in again: the identity provider and the configuration say who may. A node at which people do not log in by
+	// ui.oidc answers failed_precondition. Persons of no session are not known, so there is no not_found.
+	RevokeSessions(context.Context, *v1.RevokeSessionsRequest) (*v1.RevokeSessionsResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -822,6 +829,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("RotateToken")),
 			connect.WithClientOptions(opts...),
 		),
+		revokeSessions: connect.NewClient[v1.RevokeSessionsRequest, v1.RevokeSessionsResponse](
+			httpClient,
+			baseURL+TaskServiceRevokeSessionsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RevokeSessions")),
+			connect.WithClientOptions(opts...),
+		),
 		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
 			httpClient,
 			baseURL+TaskServiceListLimitsProcedure,
@@ -1185,6 +1198,7 @@ type taskServiceClient struct {
 	listTokens         *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
 	revokeToken        *connect.Client[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
 	rotateToken        *connect.Client[v1.RotateTokenRequest, v1.RotateTokenResponse]
+	revokeSessions     *connect.Client[v1.RevokeSessionsRequest, v1.RevokeSessionsResponse]
 	listLimits         *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
 	getLimit           *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
 	setLimit           *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
@@ -1586,6 +1600,15 @@ func (c *taskServiceClient) RevokeToken(ctx context.Context, req *v1.RevokeToken
 // RotateToken calls taskengine.v1.TaskService.RotateToken.
 func (c *taskServiceClient) RotateToken(ctx context.Context, req *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error) {
 	response, err := c.rotateToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RevokeSessions calls taskengine.v1.TaskService.RevokeSessions.
+func (c *taskServiceClient) RevokeSessions(ctx context.Context, req *v1.RevokeSessionsRequest) (*v1.RevokeSessionsResponse, error) {
+	response, err := c.revokeSessions.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -2206,6 +2229,10 @@ type TaskServiceHandler interface {
 	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 	// RotateToken gives a token that the cluster keeps another secret. The one from before is accepted for the time of grace.
 	RotateToken(context.Context, *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error)
+	// RevokeSessions ends all sessions of the dashboard that a person has begun before now: every node refuses them within about a second.
+	// The person may log in again: the identity provider and the configuration say who may. A node at which people do not log in by
+	// ui.oidc answers failed_precondition. Persons of no session are not known, so there is no not_found.
+	RevokeSessions(context.Context, *v1.RevokeSessionsRequest) (*v1.RevokeSessionsResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -2613,6 +2640,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("RotateToken")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceRevokeSessionsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRevokeSessionsProcedure,
+		svc.RevokeSessions,
+		connect.WithSchema(taskServiceMethods.ByName("RevokeSessions")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceListLimitsHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListLimitsProcedure,
 		svc.ListLimits,
@@ -3013,6 +3046,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceRevokeTokenHandler.ServeHTTP(w, r)
 		case TaskServiceRotateTokenProcedure:
 			taskServiceRotateTokenHandler.ServeHTTP(w, r)
+		case TaskServiceRevokeSessionsProcedure:
+			taskServiceRevokeSessionsHandler.ServeHTTP(w, r)
 		case TaskServiceListLimitsProcedure:
 			taskServiceListLimitsHandler.ServeHTTP(w, r)
 		case TaskServiceGetLimitProcedure:
@@ -3286,6 +3321,10 @@ func (UnimplementedTaskServiceHandler) RevokeToken(context.Context, *v1.RevokeTo
 
 func (UnimplementedTaskServiceHandler) RotateToken(context.Context, *v1.RotateTokenRequest) (*v1.RotateTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RotateToken is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RevokeSessions(context.Context, *v1.RevokeSessionsRequest) (*v1.RevokeSessionsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RevokeSessions is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
