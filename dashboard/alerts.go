@@ -14,7 +14,7 @@ import (
 )
 
 func alertsPage() page {
-	return page{path: "alerts", name: "Alerts", whole: true, template: "alerts", every: 3 * time.Second, load: loadAlerts}
+	return page{path: "alerts", name: "Alerts", key: "a", whole: true, template: "alerts", every: 3 * time.Second, load: loadAlerts}
 }
 
 // alertList has the values of the page.

@@ -20,7 +20,7 @@ import (
 const jobsOnPage = 50
 
 func bulkPage() page {
-	return page{path: "bulk", name: "Bulk jobs", template: "bulk", every: 2 * time.Second, load: loadJobs}
+	return page{path: "bulk", name: "Bulk jobs", key: "b", template: "bulk", every: 2 * time.Second, load: loadJobs}
 }
 
 // jobList has the values of the list of bulk jobs.

@@ -14,7 +14,7 @@ import (
 const documentsOnPage = 100
 
 func documentsPage() page {
-	return page{path: "documents", name: "Documents", whole: true, template: "documents", every: 3 * time.Second, load: loadDocuments}
+	return page{path: "documents", name: "Documents", key: "d", whole: true, template: "documents", every: 3 * time.Second, load: loadDocuments}
 }
 
 // documentList has the values of the page.

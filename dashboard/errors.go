@@ -16,7 +16,7 @@ import (
 const kindsOnPage = 100
 
 func errorsPage() page {
-	return page{path: "errors", name: "Errors", template: "errors", every: 3 * time.Second, load: loadErrors}
+	return page{path: "errors", name: "Errors", key: "e", template: "errors", every: 3 * time.Second, load: loadErrors}
 }
 
 // errorKinds has the values of the page.

@@ -9,7 +9,7 @@ import (
 )
 
 func limitsPage() page {
-	return page{path: "limits", name: "Limits", whole: true, template: "limits", every: 2 * time.Second, load: loadLimits}
+	return page{path: "limits", name: "Limits", key: "l", whole: true, template: "limits", every: 2 * time.Second, load: loadLimits}
 }
 
 // limitRow is a limit, or one of its values for which something is set.

@@ -8,7 +8,7 @@ import (
 )
 
 func nodesPage() page {
-	return page{path: "nodes", name: "Nodes", whole: true, template: "nodes", every: 3 * time.Second, load: loadNodes}
+	return page{path: "nodes", name: "Nodes", key: "n", whole: true, template: "nodes", every: 3 * time.Second, load: loadNodes}
 }
 
 // nodeList has the values of the page.

@@ -26,7 +26,7 @@ const (
 const overviewKinds = 8
 
 func overviewPage() page {
-	return page{path: "{$}", name: "Overview", template: "overview", every: 2 * time.Second, load: loadOverview}
+	return page{path: "{$}", name: "Overview", key: "o", template: "overview", every: 2 * time.Second, load: loadOverview}
 }
 
 // overview has the values of the page.

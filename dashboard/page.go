@@ -24,6 +24,7 @@ type shape = template.Template
 type page struct {
 	path     string        // below the base, in the syntax of [http.ServeMux]
 	name     string        // of its link in the navigation; "" for none
+	key      string        // the letter that leads to it after g, if it has a name
 	under    string        // the name of the page in the navigation to which it belongs; "" for its own
 	whole    bool          // it is for tokens of all types alone
 	part     bool          // it is a part of another page, for its script
@@ -78,8 +79,8 @@ type layout struct {
 
 // link is a link in the navigation.
 type link struct {
-	Name, To string
-	Here     bool
+	Name, To, Key string
+	Here          bool
 }
 
 // layoutOf returns the frame of a page.
@@ -101,7 +102,7 @@ func (d *dashboard) layoutOf(v *view, p page, data any) *layout {
 	}
 	for _, other := range pages() {
 		if other.name != "" && (!other.whole || v.token == nil || v.token.IsForAll()) {
-			l.Links = append(l.Links, link{other.name, d.Base + strings.TrimSuffix(other.path, "{$}"), other.name == cmp.Or(p.under, p.name)})
+			l.Links = append(l.Links, link{other.name, d.Base + strings.TrimSuffix(other.path, "{$}"), other.key, other.name == cmp.Or(p.under, p.name)})
 		}
 	}
 	return l

@@ -55,7 +55,7 @@ type Share struct {
 }
 
 func planPage() page {
-	return page{path: "plan", name: "Plan", whole: true, template: "plan", every: 5 * time.Second, load: loadPlan}
+	return page{path: "plan", name: "Plan", key: "p", whole: true, template: "plan", every: 5 * time.Second, load: loadPlan}
 }
 
 // plan has the values of the page.

@@ -16,7 +16,7 @@ const (
 )
 
 func schedulesPage() page {
-	return page{path: "schedules", name: "Schedules", whole: true, template: "schedules", every: 3 * time.Second, load: loadSchedules}
+	return page{path: "schedules", name: "Schedules", key: "s", whole: true, template: "schedules", every: 3 * time.Second, load: loadSchedules}
 }
 
 // scheduleList has the values of the list.

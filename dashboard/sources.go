@@ -13,7 +13,7 @@ import (
 const platformsOnPage = 100
 
 func sourcesPage() page {
-	return page{path: "sources", name: "Sources", whole: true, template: "sources", every: 3 * time.Second, load: loadSources}
+	return page{path: "sources", name: "Sources", key: "u", whole: true, template: "sources", every: 3 * time.Second, load: loadSources}
 }
 
 // sourceList has the values of the page.

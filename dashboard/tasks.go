@@ -20,7 +20,7 @@ const tasksOnPage = 50
 const queryPatience = 3 * time.Second
 
 func tasksPage() page {
-	return page{path: "tasks", name: "Tasks", template: "tasks", every: 3 * time.Second, load: loadTasks}
+	return page{path: "tasks", name: "Tasks", key: "t", template: "tasks", every: 3 * time.Second, load: loadTasks}
 }
 
 // taskList has the values of the page.

@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +89,33 @@ func TestTheKeyboardGoesThroughTheList(t *testing.T) {
 	p.Until(fmt.Sprintf(`document.activeElement.getAttribute("href") === "/ui/task/%s"`, ids[1])) // the focus stays
 	p.Loads(func() { p.Press("Enter") })
 	p.Until(fmt.Sprintf(`location.pathname === "/ui/task/%s"`, ids[1]))
-	p.Loads(func() { p.Press("g", "3") })
+	p.Loads(func() { p.Press("g", "e") })
 	p.Until(`location.pathname === "/ui/errors"`)
-	p.Do(`history.back()`)
+	p.Loads(func() { p.Do(`history.back()`) })
 	p.Until(fmt.Sprintf(`location.pathname === "/ui/task/%s"`, ids[1]))
+	lettersLeadToEveryPage(t, p)
+}
+
+// lettersLeadToEveryPage goes to all pages of the navigation by g and a letter, which the help and the navigation say.
+func lettersLeadToEveryPage(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	p.Press("?")
+	p.Until(`document.querySelector("#help").open`)
+	help := browsertest.Get[[]string](p, `[...document.querySelectorAll("#help dt")].map((e) => e.innerText + " " + e.nextElementSibling.innerText)`)
+	p.Press("Escape")
+	pages := browsertest.Get[[][]string](p, `[...document.querySelectorAll("nav a")].map((a) => [a.innerText, a.dataset.key, a.getAttribute("href"), a.title])`)
+	letters := make(map[string]bool)
+	for _, one := range pages {
+		name, letter, path, title := one[0], one[1], one[2], one[3]
+		letters[letter] = true
+		if !slices.Contains(help, "g "+letter+" to "+name) || title != name+" (g "+letter+")" {
+			t.Errorf("%s has the letter %q; its title is %q, and the help says %q", name, letter, title, help)
+		}
+		p.Loads(func() { p.Press("g", letter) })
+		p.Until(fmt.Sprintf(`location.pathname === %q`, path))
+	}
+	if len(pages) != 12 || len(letters) != 12 {
+		t.Errorf("%d pages have %d letters", len(pages), len(letters))
+	}
+	p.Until(`document.querySelector("h1").innerText === "Plan" && document.querySelector("#live").getAttribute("aria-pressed") === "true"`) // p has not stopped it
 }

@@ -17,7 +17,7 @@ import (
 const workflowType = "taskengine.workflow"
 
 func workflowsPage() page {
-	return page{path: "workflows", name: "Workflows", template: "workflows", every: 3 * time.Second, load: loadWorkflows}
+	return page{path: "workflows", name: "Workflows", key: "w", template: "workflows", every: 3 * time.Second, load: loadWorkflows}
 }
 
 // workflowList has the values of the list.

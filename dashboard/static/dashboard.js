@@ -173,11 +173,13 @@ document.addEventListener("keydown", (e) => {
     if (e.key === "Escape") within.blur();
     return;
   }
-  if (going && e.key >= "1" && e.key <= "9") {
-    const link = document.querySelectorAll("nav a")[Number(e.key) - 1];
-    if (link) link.click();
+  const link = going && [...document.querySelectorAll("nav a")].find((a) => a.dataset.key === e.key.toLowerCase());
+  going = !link && e.key === "g";
+  if (link) {
+    e.preventDefault();
+    link.click();
+    return;
   }
-  going = e.key === "g";
   const query = $("query");
   if (e.key === "/") {
     if (query) {
