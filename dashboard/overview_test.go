@@ -52,6 +52,33 @@ func TestStaleNumbersAreSaidToBeStale(t *testing.T) {
 	p.Until(`document.querySelector("#stale").innerText.includes("Stale since") && document.body.classList.contains("stale")`)
 	n.listen(t, n.address)
 	p.Until(`document.querySelector("#stale").hidden && !document.body.classList.contains("stale")`)
+	hiddenTabsAskForNothing(t, n, p, b.Open(t, n.url))
+}
+
+// hiddenTabsAskForNothing hides a page until another one, which is shown, has refreshed itself a few times. The hidden one asks for nothing
+// in that time, and asks at once when it is shown again.
+func hiddenTabsAskForNothing(t *testing.T, n *node, p, other *browsertest.Page) {
+	t.Helper()
+	p.Do(`window.asked = 0; const real = window.fetch; window.fetch = (...all) => { window.asked++; return real(...all) }`)
+	p.Do(`document.addEventListener("visibilitychange", () => { window.askedBy = window.asked }) // after the listener of the page`)
+	show := p.Hide()
+	const refreshes = `new Promise((done) => { let n = 0; document.addEventListener("fresh", () => { if (++n === 3) done(true) }) })`
+	other.Do(refreshes) // what was under way when the page was hidden has ended
+	before := browsertest.Get[int](p, `window.asked`)
+	held := n.add(t, requestOf("hold", `{}`))
+	n.settled(t, held, task.Processing)
+	other.Do(refreshes)
+	if got := browsertest.Get[int](p, `window.asked`); got != before {
+		t.Errorf("a hidden page asks %d times", got-before)
+	}
+	p.Do(`delete window.askedBy`)
+	show()
+	p.Until(`window.askedBy !== undefined`)
+	if got := browsertest.Get[int](p, `window.askedBy`); got != before+1 {
+		t.Errorf("a page that is shown again asks %d times before anything else", got-before)
+	}
+	p.Until(`document.querySelector("#types a")?.innerText === "hold"`)
+	p.Do(`new Promise((done) => document.addEventListener("fresh", done, {once: true})).then(() => true)`) // and goes on
 }
 
 func TestAPersonLogsInWithKeysOnly(t *testing.T) {

@@ -17,6 +17,8 @@ type Page struct {
 	t       testing.TB
 	b       *Browser
 	session string
+	target  string // of the tab
+	context string // of its cookies and its window
 
 	mu       sync.Mutex
 	faults   []string // guarded by mu: errors of scripts and of the console
@@ -34,7 +36,7 @@ func (b *Browser) Open(t testing.TB, url string) *Page {
 	p.must("", "Target.createBrowserContext", map[string]any{}, &context)
 	p.must("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": context.BrowserContextID}, &target)
 	p.must("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
-	p.session = session.SessionID
+	p.session, p.target, p.context = session.SessionID, target.TargetID, context.BrowserContextID
 	b.mu.Lock()
 	b.pages[p.session] = p
 	b.mu.Unlock()
@@ -209,6 +211,21 @@ func (p *Page) Resize(width, height int) {
 func (p *Page) Prefer(feature, value string) {
 	p.t.Helper()
 	p.do("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": feature, "value": value}}}, nil)
+}
+
+// Hide shows another tab of the window, as a person does, so that the page is hidden until show is called.
+func (p *Page) Hide() (show func()) {
+	p.t.Helper()
+	var other struct{ TargetID string }
+	p.must("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": p.context}, &other)
+	p.must("", "Target.activateTarget", map[string]any{"targetId": other.TargetID}, nil)
+	p.Until(`document.visibilityState === "hidden"`)
+	return func() {
+		p.t.Helper()
+		p.must("", "Target.activateTarget", map[string]any{"targetId": p.target}, nil)
+		p.must("", "Target.closeTarget", map[string]any{"targetId": other.TargetID}, nil)
+		p.Until(`document.visibilityState === "visible"`)
+	}
 }
 
 // Offline has the browser reach nothing, or everything again.
