@@ -108,7 +108,7 @@ func loadPlan(v *view) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.silent = numbers.Value.GetSilent()
+	v.silent = silentOf(numbers.Value.GetSilent(), nodes.GetSilent(), limits.Value.GetSilent())
 	p := &plan{Own: v.d.Node, Objective: cmp.Or(v.URL.Query().Get("objective"), defaultObjective)}
 	p.Objective = p.Objective[:min(len(p.Objective), maxObjective)]
 	types := map[string]PlannedType{}
@@ -126,6 +126,18 @@ func loadPlan(v *view) (any, error) {
 		p.Machine = v.d.predictions.of(v, p.Objective, loads[v.d.Node])
 	}
 	return p, nil
+}
+
+// silentOf returns the nodes that have not given one of several answers.
+func silentOf(lists ...[]*taskenginev1.SilentNode) (all []*taskenginev1.SilentNode) {
+	for _, list := range lists {
+		for _, n := range list {
+			if !slices.ContainsFunc(all, func(other *taskenginev1.SilentNode) bool { return other.GetNode() == n.GetNode() }) {
+				all = append(all, n)
+			}
+		}
+	}
+	return all
 }
 
 // nodeLoad is the load of one node, by types.
@@ -182,7 +194,11 @@ func useOf(t *taskenginev1.TypeOverview, window time.Duration) (u typeUse) {
 // addNodes adds the slots of nodes, and the bounds of types on them.
 func (p *plan) addNodes(v *view, nodes []*taskenginev1.Node, types map[string]PlannedType, loads map[string]nodeLoad) {
 	for _, n := range nodes {
-		load, used := loads[n.GetName()], 0.0
+		load, answers := loads[n.GetName()]
+		if !answers {
+			continue
+		}
+		used := 0.0
 		for name, u := range load {
 			t := types[name]
 			slots := u.running * float64(max(t.Weight, 1))
