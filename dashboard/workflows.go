@@ -20,24 +20,45 @@ func workflowsPage() page {
 	return page{path: "workflows", name: "Workflows", key: "w", template: "workflows", every: 3 * time.Second, load: loadWorkflows}
 }
 
-// workflowList has the values of the list.
+// workflowList has the values of one list of workflows.
 type workflowList struct {
-	Tasks []*taskenginev1.Task
-	Next  string // the link to the next page; "" at the end
+	ID, Title string
+	Slow      bool // the query is still under way
+	First     bool // this is the first page
+	Tasks     []*taskenginev1.Task
+	Next      string // the link to the next page; "" at the end
 }
 
+// loadWorkflows asks apart for workflows that have not ended, of which a store reads few other tasks, and for those that have, of which it may read many:
+// the page does not wait long for the second answer.
 func loadWorkflows(v *view) (any, error) {
 	v.command = commandLine("task", "list", "--type", workflowType)
-	after := v.URL.Query().Get("after")
-	got, err := shared(v, "workflows\x00"+after, queryPatience, func(ctx context.Context) (*taskenginev1.ListResponse, error) {
-		return v.api().List(ctx, &taskenginev1.ListRequest{Types: []string{workflowType}, Limit: tasksOnPage, PageToken: after})
+	open, err := v.workflows("open", "Open", queryPatience, "waiting", "submitted", "processing", "error")
+	if err != nil {
+		return nil, err
+	}
+	ended, err := v.workflows("ended", "Ended", kindsPatience, "done", "failed", "cancelled")
+	if err != nil {
+		return nil, err
+	}
+	return []*workflowList{open, ended}, nil
+}
+
+// workflows returns the page of a list of workflows that the address says: it has one of each list.
+func (v *view) workflows(id, title string, patience time.Duration, states ...string) (*workflowList, error) {
+	form := v.URL.Query()
+	after := form.Get(id)
+	l := &workflowList{ID: id, Title: title, First: after == ""}
+	got, err := shared(v, "workflows\x00"+id+"\x00"+after, patience, func(ctx context.Context) (*taskenginev1.ListResponse, error) {
+		return v.api().List(ctx, &taskenginev1.ListRequest{Types: []string{workflowType}, States: states, Limit: tasksOnPage, PageToken: after})
 	})
 	if err != nil {
 		return nil, err
 	}
-	l := &workflowList{Tasks: got.Value.GetTasks()}
+	l.Slow, l.Tasks = got.Value == nil, got.Value.GetTasks()
 	if next := got.Value.GetNextPageToken(); next != "" {
-		l.Next = v.d.Base + "workflows?after=" + url.QueryEscape(next)
+		form.Set(id, next)
+		l.Next = v.d.Base + "workflows?" + form.Encode()
 	}
 	return l, nil
 }

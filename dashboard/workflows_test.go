@@ -1,15 +1,22 @@
 package dashboard_test
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/taskengine/taskengine/dashboard"
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/internal/browsertest"
+	pb "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -18,8 +25,8 @@ func TestAWorkflowIsShownAsAGraphAndRunAgainByMouse(t *testing.T) {
 	n := newNode(t)
 	id := n.workflow(t)
 	p := b.Open(t, n.url+"workflows")
-	p.Until(`document.querySelectorAll("#workflows tbody tr").length === 1`)
-	p.Loads(func() { p.Click("#workflows tbody a") })
+	p.Until(`document.querySelectorAll("#open tbody tr").length === 1 && document.querySelector("#ended").innerText.includes("There are none")`)
+	p.Loads(func() { p.Click("#open tbody a") })
 	p.Until(`location.pathname === "/ui/workflow/` + id + `" && document.querySelectorAll("#graph .step").length === 3`)
 	p.Until(`document.querySelector("#graph .step.done text").textContent === "fetch"`)
 	p.Picture("workflow")
@@ -32,6 +39,36 @@ func TestAWorkflowIsShownAsAGraphAndRunAgainByMouse(t *testing.T) {
 	if faults := p.Faults(); len(faults) > 0 {
 		t.Errorf("the browser reports %q", faults)
 	}
+}
+
+// A store may read many tasks to find workflows that have ended.
+func TestThePageOfWorkflowsDoesNotWaitForThoseThatHaveEnded(t *testing.T) {
+	n, release := newNode(t), make(chan struct{})
+	id := n.workflow(t)
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var req pb.ListRequest
+		if strings.HasSuffix(r.URL.Path, "/List") && proto.Unmarshal(body, &req) == nil && slices.Contains(req.GetStates(), "done") {
+			<-release
+		}
+		n.api.Handler.ServeHTTP(w, r)
+	})
+	d := dashboard.New(dashboard.Config{Base: "/ui/", API: api, Node: "n1"})
+	get := func() string {
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, httptest.NewRequest("GET", "http://node/ui/workflows", nil))
+		return w.Body.String()
+	}
+	var body string
+	within(t, "the open workflow", func() bool { body = get(); return strings.Contains(body, "/ui/workflow/"+id) })
+	has(t, body, "still looking for these workflows")
+	hasNot(t, body, "There are none")
+	close(release)
+	within(t, "ended workflows", func() bool { return strings.Contains(get(), "There are none") })
 }
 
 // workflow adds a workflow of three steps, the second of which fails, and returns its id.
