@@ -49,6 +49,7 @@ type Step struct {
 	Factor float64       `json:"factor"` // on all rates
 	Took   time.Duration `json:"objective_ns"`
 	Met    bool          `json:"met"`
+	Events int64         `json:"events"` // that were simulated
 }
 
 // The length of each simulation, and the bounds of the search.
@@ -97,7 +98,7 @@ func (p *planner) try(why string, s setup) (modelled, bool, error) {
 	}
 	took := quantile(m.took, o.Quantile)
 	met := took < o.Below && p.keepsUp(&m)
-	p.answer.Steps = append(p.answer.Steps, Step{why, 1, s.slots, s.cores, s.factor, took, met})
+	p.answer.Steps = append(p.answer.Steps, Step{why, 1, s.slots, s.cores, s.factor, took, met, m.result.Events})
 	return m, met, nil
 }
 

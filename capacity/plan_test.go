@@ -98,3 +98,36 @@ func TestCurvesAreReadAsTheyWereWritten(t *testing.T) {
 		}
 	}
 }
+
+// A simulation costs what its attempts cost, however long they take and whatever comes of them.
+func TestASimulationCostsAsMuchAsItsAttempts(t *testing.T) {
+	const perAttempt, beside = 40, 10_000 // events
+	for what, one := range map[string]struct {
+		text     string
+		attempts float64 // of a task
+	}{
+		"short":           {"rate: 1/s, duration: 1s", 1},
+		"an hour":         {"rate: 1/s, duration: 1h", 1},
+		"three hours":     {"rate: 1/s, duration: {exponential: 3h}", 1},
+		"retried":         {"rate: 1/s, duration: 1h, retries: 0.5", 2},
+		"often":           {"rate: 1/s, duration: {exponential: 2h}, retries: 0.9, attempts: forever, retry_after: 1s", 2},
+		"again and again": {"rate: 10/s, duration: 1ms, retries: 0.95, attempts: 100, retry_after: 1s", 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			a := plan(t, "objective: p99 start < 1m\ntypes: {a: {"+one.text+"}}")
+			for _, s := range a.Steps {
+				if most := int64(perAttempt*one.attempts*fewTasks) + beside; s.Events > most {
+					t.Errorf("%s (%d slots, %v times the rates): %d events for %d tasks, want at most %d", s.Why, s.Slots, s.Factor, s.Events, fewTasks, most)
+				}
+			}
+		})
+	}
+}
+
+// Of attempts that take longer than the load is simulated otherwise, as many run at once as in the long run.
+func TestTheHeadRoomOfLongAttemptsEndsWhereTheSlotsAreFull(t *testing.T) {
+	a := plan(t, "objective: p99 start < 10m\nmargin: 1\nnode: {slots: 36}\ntypes: {a: {rate: 0.005/s, duration: 1h, arrivals: constant}}")
+	if !a.Met || a.HeadRoom < 1.8 || a.HeadRoom > 2.3 {
+		t.Errorf("18 of 36 slots are busy on average, and the answer is %+v", a)
+	}
+}

@@ -14,16 +14,37 @@ import (
 // trace draws about this number of tasks of a load in its busiest time. factor multiplies all rates:
 // with the same seed the tasks are the same for every factor, only closer together.
 func (l *Load) trace(seed uint64, tasks int, factor float64) []sim.Arrival {
-	length := time.Duration(float64(tasks) / l.rate() * float64(time.Second))
-	return l.during(seed, min(max(length, shortest), longestTrace), factor)
+	length := time.Duration(float64(l.simulated(tasks)) / l.rate() * float64(time.Second))
+	return l.during(seed, min(max(length, shortest), l.longestTrace()), factor)
 }
 
-// Bounds of the length of a trace in simulated time: long enough for the durations of handlers and
-// for bursts, short enough for tiny rates.
+// Bounds of the length of a trace in simulated time: long enough for bursts, and so that as many of the longest attempts run at once as in
+// the long run; short enough for tiny rates.
 const (
-	shortest     = 5 * time.Second
-	longestTrace = time.Hour
+	shortest    = 5 * time.Second
+	usualTrace  = time.Hour
+	mostOfTrace = 10 // times the mean of the longest attempts
 )
+
+func (l *Load) longestTrace() time.Duration {
+	slowest := time.Duration(0)
+	for _, t := range l.Types {
+		slowest = max(slowest, t.Duration.Mean())
+	}
+	return max(usualTrace, mostOfTrace*min(slowest, longest/mostOfTrace))
+}
+
+// simulated returns how many tasks are simulated in place of so many: fewer, down to a tenth, if they are tried more than twice on average,
+// because attempts are what a simulation costs.
+func (l *Load) simulated(tasks int) int {
+	const mostAttempts, least = 2, 10
+	attempts := 0.0
+	for _, name := range l.names() {
+		t := l.Types[name]
+		attempts += t.busiest(l.Growth) * t.attempts() / l.rate()
+	}
+	return max(min(tasks, int(mostAttempts*float64(tasks)/attempts)), tasks/least)
+}
 
 // during draws the tasks of a load for a time of this length.
 func (l *Load) during(seed uint64, length time.Duration, factor float64) []sim.Arrival {

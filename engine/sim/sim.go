@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // Config is the subject of a simulation. The zero values of Cores and LookAhead are refused.
 type Config struct {
-	Policies   policy.Set // as the engine has them; every type in it has a handler
+	Policies   policy.Set // as the engine has them; every type in it has a handler, and attempts have no timeout
 	Cores      int        // of the machine, 1 or more
 	LookAhead  int        // as engine.Config: triggers in memory at most
 	QueueAhead int        // as engine.Config.QueueLookAhead
@@ -158,8 +159,11 @@ func newSim(c Config) (*simulation, error) {
 		return nil, err
 	}
 	handled := make(map[string]bool)
-	for name := range c.Policies.Types {
+	c.Policies.Types = maps.Clone(c.Policies.Types)
+	for name, t := range c.Policies.Types {
 		handled[name] = true
+		t.Timeout.Run = 0 // simulated handlers take as long as their arrivals say, and do not listen
+		c.Policies.Types[name] = t
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x7461736b))
 	s := &simulation{config: c, rng: rng, lives: make(map[task.ID]*life)}

@@ -17,6 +17,7 @@ type Result struct {
 	Failed    int64 // given up
 	Left      int64 // submitted, and neither done nor given up
 	Attempts  int64 // calls of handlers
+	Events    int64 // of the simulation: what it costs to simulate
 
 	CPU      time.Duration // computed by all cores
 	Wakes    int64         // how often work came while all of them were idle
@@ -141,7 +142,7 @@ func (s *simulation) result() *Result {
 	u := &s.use
 	r := &Result{
 		Elapsed: s.since(), Submitted: u.submitted, Done: u.done, Failed: u.failed, Left: int64(len(s.lives)),
-		Attempts: u.started, CPU: s.cores.busy, Wakes: s.cores.wakes, Colds: s.cores.colds, Commits: u.commits, Syncs: s.disk.syncs, DiskBusy: s.disk.busy,
+		Attempts: u.started, Events: int64(s.clock.count), CPU: s.cores.busy, Wakes: s.cores.wakes, Colds: s.cores.colds, Commits: u.commits, Syncs: s.disk.syncs, DiskBusy: s.disk.busy,
 		Written: s.disk.written,
 	}
 	for _, m := range u.meters {
