@@ -13,7 +13,10 @@ import (
 
 const (
 	treesAtOnce = 8 // how many random trees grow at a time, with a node of this process
-	treesByAPI  = 3 // likewise, without one
+	treesByAPI  = 6 // likewise, without one
+
+	// fewestTrees is how many grow at least: it is certain that some of their tasks fail or are cancelled, as the checker demands.
+	fewestTrees = 16
 
 	decideEvery = 5 * time.Millisecond  // how often people look for tasks of trees in this process
 	askEvery    = 50 * time.Millisecond // likewise, by an API
@@ -47,7 +50,7 @@ type Trees struct {
 	nodes  TreeNodes
 	forest *forest
 
-	enough   chan struct{} // closed when no more trees are to begin
+	enough   chan struct{} // closed when no more trees are to begin, but for fewestTrees
 	end      context.CancelFunc
 	deciding sync.WaitGroup // of people
 	growing  sync.WaitGroup // of the goroutine that has trees begin, and those that send signals
@@ -108,7 +111,9 @@ func (g *Trees) grow(atOnce int) {
 	for number := uint64(0); g.ctx.Err() == nil; number++ {
 		select {
 		case <-g.enough:
-			return
+			if number >= fewestTrees {
+				return
+			}
 		default:
 		}
 		r, extra := g.forest.request(number)
