@@ -26,13 +26,13 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%s%dd%dh", sign, days, (d.Round(time.Hour)-days*24*time.Hour)/time.Hour)
 }
 
-// Brief writes a duration by its largest unit, rounded down, such as "12m" or "2d". A negative one is "0s".
+// Brief writes a duration by one unit, rounded down, of which it has at least two, such as "90s" or "12m". A negative one is "0s".
 func Brief(d time.Duration) string {
 	d = max(0, d)
 	switch {
-	case d < time.Minute:
+	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
+	case d < 2*time.Hour:
 		return fmt.Sprintf("%dm", d/time.Minute)
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%dh", d/time.Hour)

@@ -28,8 +28,8 @@ func TestWholeBytesAreAtLeastTenOfTheirUnit(t *testing.T) {
 
 func TestABriefDurationHasOneUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Hour: "0s", 999 * time.Millisecond: "0s", 59900 * time.Millisecond: "59s", time.Minute: "1m", 3599 * time.Second: "59m",
-		time.Hour: "1h", 48*time.Hour - 1: "47h", 48 * time.Hour: "2d", 10_000 * time.Hour: "416d",
+		-time.Hour: "0s", 999 * time.Millisecond: "0s", 119900 * time.Millisecond: "119s", 2 * time.Minute: "2m", 2*time.Hour - 1: "119m",
+		2 * time.Hour: "2h", 48*time.Hour - 1: "47h", 48 * time.Hour: "2d", 10_000 * time.Hour: "416d",
 	} {
 		if got := Brief(d); got != want {
 			t.Errorf("%v is shown as %s, want %s", d, got, want)

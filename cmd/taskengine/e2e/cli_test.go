@@ -23,7 +23,7 @@ func TestExitCodesAreThoseOfTheContract(t *testing.T) {
 		"no id":                   {[]string{"task", "get"}, 2, "want an ID, or --type and --key"},
 		"an id that is none":      {[]string{"task", "get", "x"}, 2, "not a task id"},
 		"no type":                 {[]string{"task", "add"}, 2, "TYPE"},
-		"no output":               {[]string{"task", "list", "-o", "yaml"}, 2, "want table, wide, name"},
+		"no output":               {[]string{"task", "list", "-o", "xml"}, 2, "want table, wide, name"},
 		"no state":                {[]string{"task", "list", "--state", "finished"}, 2, "not a state"},
 		"no limit":                {[]string{"task", "list", "--limit", "0"}, 2, "--limit"},
 		"no duration":             {[]string{"task", "add", "echo", "--in", "5"}, 2, "90s, 1.5h or 2d12h"},

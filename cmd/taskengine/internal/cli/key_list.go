@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -66,13 +67,22 @@ func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeys
 	return nil
 }
 
+// oldestWords shows for how long the oldest task behind a head has been ready, or when it will be.
+func oldestWords(k *taskenginev1.OrderingKey, now time.Time) string {
+	at := k.GetOldestReadyAt()
+	if at.AsTime().After(now) {
+		return "in " + units.Brief(at.AsTime().Sub(now))
+	}
+	return age(now, at)
+}
+
 // showKeyRows writes ordering keys as rows.
 func (a *app) showKeyRows(keys []*taskenginev1.OrderingKey) error {
 	now := time.Now()
 	rows := make([][]string, len(keys))
 	for i, k := range keys {
 		h := k.GetHead()
-		rows[i] = []string{k.GetKey(), h.GetId(), h.GetType(), h.GetState(), behindWords(k), age(now, k.GetOldestReadyAt()), h.GetError()}
+		rows[i] = []string{k.GetKey(), h.GetId(), h.GetType(), h.GetState(), behindWords(k), oldestWords(k, now), h.GetError()}
 	}
 	return a.printTable([]string{"KEY", "HEAD", "TYPE", "STATE", "BEHIND", "OLDEST", "ERROR"}, rows, "OLDEST", "TYPE")
 }
