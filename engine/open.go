@@ -228,12 +228,6 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := e.cluster.LoadLimits(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	if err := e.withdrawOthers(ctx); err != nil { // before functions of the database follow the rules of this node
-		return nil, fmt.Errorf("engine: %w", err)
-	}
-	if err := e.catalog.store(ctx, e.store); err != nil {
-		return nil, err
-	}
 	if err := e.countBacklogs(ctx); err != nil {
 		return nil, fmt.Errorf("engine: count the backlogs: %w", err)
 	}
@@ -246,8 +240,15 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		err = e.base.check()
 	}
 	var declares declaring
+	own := e.catalog.attributes()
 	if err == nil {
-		err = e.declare(ctx, e.catalog.attributes(), &declares)
+		err = e.withdrawOthers(ctx, own, &declares) // before functions of the database follow the rules of this node
+	}
+	if err == nil {
+		err = e.catalog.store(ctx, e.store)
+	}
+	if err == nil {
+		err = e.declare(ctx, own, &declares)
 	}
 	if err != nil {
 		stop()

@@ -117,10 +117,14 @@ func (e *Engine) changeDeclared(ctx context.Context, fn func(*declared) bool) er
 	}
 }
 
-// withdrawOthers withdraws the attributes that this node does not declare: rows without their values may follow.
-func (e *Engine) withdrawOthers(ctx context.Context) error {
-	own := e.catalog.attributes()
-	return e.changeDeclared(ctx, func(d *declared) (changed bool) {
+// withdrawOthers withdraws the attributes that this node does not declare, unless it has done so since it joined: rows without their values may follow.
+// The node is a member, so that the others do not declare them complete again.
+func (e *Engine) withdrawOthers(ctx context.Context, own attributes, d *declaring) error {
+	now := e.cluster.Incarnation()
+	if d.incarnation == now {
+		return nil
+	}
+	err := e.changeDeclared(ctx, func(d *declared) (changed bool) {
 		for typ, all := range d.Types {
 			for attribute := range all {
 				if !own.has(typ, attribute) {
@@ -134,6 +138,11 @@ func (e *Engine) withdrawOthers(ctx context.Context) error {
 		}
 		return changed
 	})
+	if err == nil {
+		*d = declaring{incarnation: now}
+		e.catalog.withdrawnBy.Store(&now)
+	}
+	return err
 }
 
 // declaring makes the attributes of this node complete. It belongs to one goroutine at a time.
@@ -161,11 +170,8 @@ func (e *Engine) searchLoop(ctx context.Context, d *declaring) {
 
 // declare does the next step.
 func (e *Engine) declare(ctx context.Context, own attributes, d *declaring) error {
-	if now := e.cluster.Incarnation(); d.incarnation != now {
-		if err := e.withdrawOthers(ctx); err != nil {
-			return err
-		}
-		*d = declaring{incarnation: now}
+	if err := e.withdrawOthers(ctx, own, d); err != nil {
+		return err
 	}
 	store, ok := e.store.(storage.Settings)
 	if !ok || len(own) == 0 {
@@ -175,12 +181,7 @@ func (e *Engine) declare(ctx context.Context, own attributes, d *declaring) erro
 	if err != nil {
 		return err
 	}
-	if missing := !own.areIn(&known); missing || !own.areOf(&known, d.incarnation) {
-		if missing { // a node without these attributes may have replaced the rules
-			if err := e.catalog.store(ctx, e.store); err != nil {
-				return err
-			}
-		}
+	if !own.areIn(&known) || !own.areOf(&known, d.incarnation) {
 		if err := e.changeDeclared(ctx, func(to *declared) bool { return own.addTo(to, d.incarnation, e.nodes(), e.catalog.ids.Next(e.Now())) }); err != nil {
 			return err
 		}
@@ -265,6 +266,11 @@ func (e *Engine) complete(ctx context.Context, own attributes, known *declared, 
 	}
 	if e.cluster.IsShared() && (time.Since(d.since) < e.cluster.Lease()+time.Second || e.cluster.Alive() == nil) {
 		return nil // it may not know of all members yet, or one that has left may have rows to add from before it learned that
+	}
+	if d.agreed == nil { // a node without these attributes may have replaced the rules, also after this one did
+		if err := e.catalog.store(ctx, e.store); err != nil {
+			return err
+		}
 	}
 	if fenced, ok := e.store.(storage.Fenced); ok {
 		if d.agreed == nil {

@@ -33,7 +33,9 @@ type catalog struct {
 	ids        *task.IDs
 	isStale    atomic.Bool      // the store may have lost the rules of types
 	now        func() time.Time // Engine.Now
-	isCut      func() bool      // reports whether other nodes may not know of this one
+	isCut      func() bool      // reports whether other nodes may not know of this one, or may rely on attributes that it does not declare
+
+	withdrawnBy atomic.Pointer[task.ID] // the incarnation of this node that has withdrawn the attributes that it does not declare
 }
 
 // ruleBook has the values of the catalog that an engine can take over while it runs. It is read only.
@@ -68,7 +70,10 @@ func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Tim
 	k := &catalog{
 		contents: by, unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
 		layouts: layouts, heaviest: heaviestOf(c.Policies), ids: task.NewIDs(seed()), now: now,
-		isCut: func() bool { return nodes.IsShared() && !nodes.IsMember() },
+	}
+	k.isCut = func() bool {
+		by := k.withdrawnBy.Load()
+		return nodes.IsShared() && (!nodes.IsMember() || by == nil || *by != nodes.Incarnation())
 	}
 	k.placements = placements(c, layouts)
 	_, k.isDivided = c.Store.(storage.ShardBound)
@@ -141,9 +146,10 @@ func (c *catalog) policyOf(typ string) policy.Type {
 // been restored from a backup without them, and other programs add tasks by them.
 func (c *catalog) mayBeLost() { c.isStale.Store(true) }
 
-// storeAgain stores the rules of types if the store may have lost them. After an error the next call tries it again.
+// storeAgain stores the rules of types if the store may have lost them. After an error the next call tries it again, and while other nodes may rely
+// on attributes that this one does not declare, a later one does.
 func (c *catalog) storeAgain(ctx context.Context, in storage.Store) error {
-	if !c.isStale.Swap(false) {
+	if c.isCut() || !c.isStale.Swap(false) {
 		return nil
 	}
 	err := c.store(ctx, in)

@@ -75,7 +75,7 @@ func RunCluster(t *testing.T, c Cluster) {
 	if c.Patience == 0 {
 		c.Patience = 3 * time.Minute
 	}
-	for _, scenarios := range [][]clusterScenario{memberScenarios, cutScenarios, togetherScenarios, sharedLimitScenarios, permitScenarios, placeScenarios} {
+	for _, scenarios := range [][]clusterScenario{memberScenarios, cutScenarios, togetherScenarios, sharedLimitScenarios, permitScenarios, placeScenarios, searchClusterScenarios} {
 		for _, s := range scenarios {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
