@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -63,8 +64,7 @@ public record Request(
    * @return the request
    */
   public static Request of(String type) {
-    return new Request(
-        type, null, "", "", null, null, null, null, Map.of(), null, List.of(), false);
+    return new Draft(type).request();
   }
 
   /**
@@ -75,19 +75,7 @@ public record Request(
    * @return the changed copy
    */
   public Request payload(@Nullable Object payload) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.payload = payload);
   }
 
   /**
@@ -97,19 +85,7 @@ public record Request(
    * @return the changed copy
    */
   public Request key(String key) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.key = key);
   }
 
   /**
@@ -119,19 +95,7 @@ public record Request(
    * @return the changed copy
    */
   public Request orderingKey(String orderingKey) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.orderingKey = orderingKey);
   }
 
   /**
@@ -141,19 +105,7 @@ public record Request(
    * @return the changed copy
    */
   public Request priority(int priority) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.priority = priority);
   }
 
   /**
@@ -163,19 +115,7 @@ public record Request(
    * @return the changed copy
    */
   public Request at(Instant at) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.at = at);
   }
 
   /**
@@ -185,19 +125,7 @@ public record Request(
    * @return the changed copy
    */
   public Request delay(Duration delay) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.delay = delay);
   }
 
   /**
@@ -207,19 +135,7 @@ public record Request(
    * @return the changed copy
    */
   public Request expiresAt(Instant expiresAt) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.expiresAt = expiresAt);
   }
 
   /**
@@ -229,19 +145,7 @@ public record Request(
    * @return the changed copy
    */
   public Request headers(Map<String, String> headers) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.headers = headers);
   }
 
   /**
@@ -252,19 +156,11 @@ public record Request(
    * @return the changed copy
    */
   public Request after(String... ids) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        List.of(ids),
-        false);
+    return with(
+        draft -> {
+          draft.after = List.of(ids);
+          draft.afterAny = false;
+        });
   }
 
   /**
@@ -274,19 +170,11 @@ public record Request(
    * @return the changed copy
    */
   public Request afterAny(String... ids) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        List.of(ids),
-        true);
+    return with(
+        draft -> {
+          draft.after = List.of(ids);
+          draft.afterAny = true;
+        });
   }
 
   /**
@@ -296,19 +184,7 @@ public record Request(
    * @return the changed copy
    */
   public Request id(String id) {
-    return new Request(
-        type,
-        payload,
-        key,
-        orderingKey,
-        priority,
-        at,
-        delay,
-        expiresAt,
-        headers,
-        id,
-        after,
-        afterAny);
+    return with(draft -> draft.id = id);
   }
 
   /**
@@ -319,5 +195,62 @@ public record Request(
    */
   public Request id(UUID id) {
     return id(id.toString());
+  }
+
+  private Request with(Consumer<Draft> change) {
+    Draft draft = new Draft(this);
+    change.accept(draft);
+    return draft.request();
+  }
+
+  /** The values of a request that is being made. Of the fields of a request it alone knows all. */
+  private static final class Draft {
+    private final String type;
+    private @Nullable Object payload;
+    private String key = "";
+    private String orderingKey = "";
+    private @Nullable Integer priority;
+    private @Nullable Instant at;
+    private @Nullable Duration delay;
+    private @Nullable Instant expiresAt;
+    private Map<String, String> headers = Map.of();
+    private @Nullable String id;
+    private List<String> after = List.of();
+    private boolean afterAny;
+
+    Draft(String type) {
+      this.type = type;
+    }
+
+    Draft(Request r) {
+      type = r.type;
+      payload = r.payload;
+      key = r.key;
+      orderingKey = r.orderingKey;
+      priority = r.priority;
+      at = r.at;
+      delay = r.delay;
+      expiresAt = r.expiresAt;
+      headers = r.headers;
+      id = r.id;
+      after = r.after;
+      afterAny = r.afterAny;
+    }
+
+    Request request() {
+      return new Request(
+          type,
+          payload,
+          key,
+          orderingKey,
+          priority,
+          at,
+          delay,
+          expiresAt,
+          headers,
+          id,
+          after,
+          afterAny);
+    }
   }
 }
