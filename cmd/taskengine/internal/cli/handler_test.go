@@ -86,7 +86,46 @@ func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
 				"finishes": [{"run_id": 0, "result": "", "documents": [{"key": "stock/a", "data": "Nw==", "replaces": 0}, {"key": "stock/b", "delete": true}]}]}`,
 			0, "",
 			[]string{`the document "stock/a", which does not exist`, `with the document "stock/a": 1 bytes, "7"`, `without the document "stock/b"`},
-			object{"verdict": "done"},
+			object{"verdict": "done", "documents": []any{
+				object{"key": "stock/a", "data": 7.0, "delete": false, "replaces": 0.0}, object{"key": "stock/b", "delete": true},
+			}},
+		},
+		"tasks, children and signals": {
+			`{"finishes": [{"run_id": 0, "result": "", "children": [
+				{"type": "mail", "key": "m-1", "ordering_key": "o", "payload": "NQ==", "headers": {"a": "b"}, "run_at": 2000000000000000, "priority": 3, "expires_at": 2000000001000000},
+				{"type": "page", "set": "pages", "payload": "aGk="}, {"type": "page", "set": "pages"}],
+				"signals": [{"type": "order", "key": "o-1", "name": "paid", "data": "NQ==", "keep": true}, {"task_id": "AAAAAAAAcACAAAAAAAAAAQ==", "id": "AAAAAAAAcACAAAAAAAAAAg==", "name": "go"}]}]}`,
+			0, "",
+			[]string{
+				`with the task of type "mail" with the key "m-1" at 2033-05-18T03:33:20Z: 1 bytes, "5"`, `with the child "pages" 0 of type "page": 2 bytes, "hi"`, `with the child "pages" 1 of type "page"`,
+				`with the signal "paid" to the task of type "order" with the key "o-1": 1 bytes, "5"`, `with the signal "go" to the task 00000000-0000-7000-8000-000000000001`,
+			},
+			object{
+				"verdict": "done",
+				"tasks": []any{object{
+					"type": "mail", "key": "m-1", "ordering_key": "o", "priority": 3.0, "at": "2033-05-18T03:33:20Z", "expires_at": "2033-05-18T03:33:21Z", "headers": object{"a": "b"}, "payload": 5.0,
+				}},
+				"children": []any{object{"name": "pages", "tasks": []any{object{"type": "page", "payload_base64": "aGk=", "payload_text": "hi"}, object{"type": "page"}}}},
+				"signals": []any{
+					object{"name": "paid", "type": "order", "key": "o-1", "data": 5.0, "keep": true},
+					object{"name": "go", "to": "00000000-0000-7000-8000-000000000001", "id": "00000000-0000-7000-8000-000000000002", "keep": false},
+				},
+			},
+		},
+		"a wait for ever": {
+			`{"finishes": [{"run_id": 0, "again": {"wait": {"names": ["paid", "cancel"]}}}]}`, 0, "",
+			[]string{`wait: the task waits for the signal "paid", or for the signal "cancel", after`},
+			object{"verdict": "wait", "awaits": []any{"paid", "cancel"}},
+		},
+		"a wait for children": {
+			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "wait": {"names": ["go"], "children": [{"name": "pages"}, {"name": "rest", "count": 2, "or_failed": true}]}},
+				"children": [{"type": "page", "set": "pages"}]}]}`, 0, "",
+			[]string{`the signal "go", or for the end of all children "pages", or for the end of 2 children "rest", or the failure of one, until 2033-05-18T03:33:20Z`},
+			object{
+				"verdict": "wait", "at": "2033-05-18T03:33:20Z", "awaits": []any{"taskengine.children", "go"},
+				"awaits_children": []any{object{"name": "pages", "count": 0.0, "or_failed": false}, object{"name": "rest", "count": 2.0, "or_failed": true}},
+				"children":        []any{object{"name": "pages", "tasks": []any{object{"type": "page"}}}},
+			},
 		},
 		"reports": {
 			`{"progress": [{"run_id": 0, "done": 3, "total": 7, "message": "pages"}], "checkpoints": [{"run_id": 0, "data": "cDM="}],
@@ -185,11 +224,11 @@ func TestAHandlerProgramIsVerified(t *testing.T) {
 	}
 	r = cli(t, withPath(), "", "handler", "verify", "--", "/bin/sh", "-c", "echo oops; exit 1")
 	if r.code != 1 || !strings.Contains(r.stderr, "1 of 2 checks failed") ||
-		!strings.Contains(r.stdout, "\nfailed: the first that it prints is the handshake\n  seen:   its first line is \"oops\"\n  asked:  one line") {
+		!strings.Contains(r.stdout, "\nfailed: the first that it prints is the handshake\n  remark:      its first line is \"oops\"\n  requirement: one line") {
 		t.Errorf("a bad one ends with %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	r = cli(t, withPath(), "", "handler", "verify", "-o", "json", "--", "/bin/sh", "-c", "echo oops; exit 1")
-	if got := parse(t, r.stdout); got[1]["outcome"] != "failed" || got[1]["seen"] == "" || got[1]["asked"] == "" {
+	if got := parse(t, r.stdout); got[1]["outcome"] != "failed" || got[1]["remark"] == nil || got[1]["requirement"] == nil {
 		t.Errorf("the second line of a bad one is %v", got[1])
 	}
 }

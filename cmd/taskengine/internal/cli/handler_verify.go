@@ -56,10 +56,10 @@ it, falls silent, refuses it and drains it.`,
 
 // checkJSON is a line of -o json, described in docs/cli.md.
 type checkJSON struct {
-	Name    string          `json:"name"`
-	Outcome conform.Outcome `json:"outcome"`
-	Seen    string          `json:"seen,omitempty"`
-	Asked   string          `json:"asked,omitempty"`
+	Name        string          `json:"name"`
+	Outcome     conform.Outcome `json:"outcome"`
+	Remark      string          `json:"remark,omitempty"`
+	Requirement string          `json:"requirement,omitempty"`
 }
 
 // showReport shows the checks, and ends in an error if one has failed.
@@ -100,7 +100,7 @@ func (a *app) tellReport(r *conform.Report) error {
 		if c.Outcome != conform.Failed {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "\nfailed: %s\n  seen:   %s\n  asked:  %s\n", c.Name, clean(c.Seen), clean(c.Asked)); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "\nfailed: %s\n  remark:      %s\n  requirement: %s\n", c.Name, clean(c.Seen), clean(c.Asked)); err != nil {
 			return err
 		}
 	}
