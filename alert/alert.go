@@ -25,22 +25,22 @@ type Key struct {
 // Alert is one rule about one subject.
 type Alert struct {
 	Key
-	When       Kind            `json:"when"`
-	Status     Status          `json:"status"`
-	Since      time.Time       `json:"since"`                // when the fact began to hold
-	FiredAt    time.Time       `json:"fired_at,omitzero"`    // when it began to fire
-	ResolvedAt time.Time       `json:"resolved_at,omitzero"` // when it was resolved
-	Grown      int             `json:"grown,omitempty"`      // number of times the fact grew after the alert fired
-	GrownAt    time.Time       `json:"grown_at,omitzero"`    // when Grown last changed
-	Value      float64         `json:"value"`                // when the fact held last
-	More       bool            `json:"more,omitempty"`       // the value may be larger
-	News       int64           `json:"news,omitempty"`       // see [Fact]
-	Detail     string          `json:"detail,omitempty"`     // to be read, not parsed; it may quote any text of a task
-	Told       map[string]Told `json:"told,omitempty"`       // the latest accepted notification, by target
+	When       Kind              `json:"when"`
+	Status     Status            `json:"status"`
+	Since      time.Time         `json:"since"`                // when the fact began to hold
+	FiredAt    time.Time         `json:"fired_at,omitzero"`    // when it began to fire
+	ResolvedAt time.Time         `json:"resolved_at,omitzero"` // when it was resolved
+	Grown      int               `json:"grown,omitempty"`      // number of times the fact grew after the alert fired
+	GrownAt    time.Time         `json:"grown_at,omitzero"`    // when Grown last changed
+	Value      float64           `json:"value"`                // when the fact held last
+	More       bool              `json:"more,omitempty"`       // the value may be larger
+	News       int64             `json:"news,omitempty"`       // see [Fact]
+	Detail     string            `json:"detail,omitempty"`     // to be read, not parsed; it may quote any text of a task
+	Notified   map[string]Notice `json:"notified,omitempty"`   // the latest accepted notification, by target
 }
 
-// Told describes the latest notification of a firing alert to a target.
-type Told struct {
+// Notice describes the latest notification of a firing alert to a target.
+type Notice struct {
 	At    time.Time `json:"at"`
 	Grown int       `json:"grown,omitempty"` // the alert's, at that time
 }

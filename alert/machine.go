@@ -71,9 +71,9 @@ func (m *Machine) Restore(s State) {
 		}
 	}
 	for _, a := range s.Alerts {
-		maps.DeleteFunc(a.Told, func(target string, _ Told) bool { _, ok := m.targets[target]; return !ok })
-		if _, ok := m.rules[a.Rule]; !ok && len(a.Told) > 0 {
-			m.rules[a.Rule] = &Rule{Name: a.Rule, Targets: slices.Sorted(maps.Keys(a.Told))}
+		maps.DeleteFunc(a.Notified, func(target string, _ Notice) bool { _, ok := m.targets[target]; return !ok })
+		if _, ok := m.rules[a.Rule]; !ok && len(a.Notified) > 0 {
+			m.rules[a.Rule] = &Rule{Name: a.Rule, Targets: slices.Sorted(maps.Keys(a.Notified))}
 		}
 		if _, ok := m.rules[a.Rule]; ok {
 			m.alerts[a.Key] = a
@@ -92,7 +92,7 @@ func (m *Machine) Save() (s State, changed bool) {
 	changed, m.changed = m.changed, false
 	s = m.state
 	for _, a := range m.sorted() {
-		if a.Status != Pending || len(a.Told) > 0 {
+		if a.Status != Pending || len(a.Notified) > 0 {
 			s.Alerts = append(s.Alerts, a)
 		}
 	}
@@ -191,7 +191,7 @@ func (m *Machine) ends(at time.Time, key Key) {
 	switch {
 	case a == nil || a.Status == Resolved:
 		return
-	case len(a.Told) == 0:
+	case len(a.Notified) == 0:
 		m.changed = m.changed || a.Status == Firing
 		delete(m.alerts, key)
 	default:

@@ -130,18 +130,18 @@ func (m *Machine) due(r *Rule, target string, at time.Time) (due time.Time, repe
 // need returns since when a notification of an alert to a target has been due, or, with repeat, when
 // its next repeat is due.
 func (m *Machine) need(r *Rule, a *Alert, target string, at time.Time) (since time.Time, repeat bool) {
-	told, wasTold := a.Told[target]
+	last, knows := a.Notified[target]
 	switch {
-	case a.Status == Resolved && wasTold:
+	case a.Status == Resolved && knows:
 		return a.ResolvedAt, false
 	case a.Status != Firing || m.isSilenced(a, at):
 		return time.Time{}, false
-	case !wasTold:
+	case !knows:
 		return a.FiredAt, false
-	case a.Grown > told.Grown:
+	case a.Grown > last.Grown:
 		return a.GrownAt, false
 	case r.Repeat > 0:
-		return told.At.Add(r.Repeat), true
+		return last.At.Add(r.Repeat), true
 	}
 	return time.Time{}, false
 }
@@ -149,10 +149,10 @@ func (m *Machine) need(r *Rule, a *Alert, target string, at time.Time) (since ti
 // notify queues a notification of all firing and newly resolved alerts of a rule. New alerts come first.
 func (m *Machine) notify(r *Rule, target string, at time.Time, repeat bool) {
 	var news, resolved, others []Item
-	told := make(map[Key]bool)
+	covered := make(map[Key]bool)
 	var was Kind
 	for _, a := range m.sorted() {
-		_, wasTold := a.Told[target]
+		_, knows := a.Notified[target]
 		switch {
 		case a.Rule != r.Name:
 		case a.Status == Firing && !m.isSilenced(a, at):
@@ -161,19 +161,19 @@ func (m *Machine) notify(r *Rule, target string, at time.Time, repeat bool) {
 			} else {
 				news = append(news, itemOf(a))
 			}
-			if a.Told == nil {
-				a.Told = make(map[string]Told)
+			if a.Notified == nil {
+				a.Notified = make(map[string]Notice)
 			}
-			a.Told[target], told[a.Key] = Told{at, a.Grown}, true
-		case a.Status == Resolved && wasTold:
+			a.Notified[target], covered[a.Key] = Notice{at, a.Grown}, true
+		case a.Status == Resolved && knows:
 			resolved = append(resolved, itemOf(a))
-			told[a.Key], was = true, a.When
-			if delete(a.Told, target); len(a.Told) == 0 {
+			covered[a.Key], was = true, a.When
+			if delete(a.Notified, target); len(a.Notified) == 0 {
 				delete(m.alerts, a.Key)
 			}
 		}
 	}
-	m.supersede(target, told)
+	m.supersede(target, covered)
 	m.state.Seq++
 	m.state.Last[r.Name+"/"+target] = at
 	m.changed = true

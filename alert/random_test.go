@@ -12,11 +12,11 @@ import (
 )
 
 // TestTargetsKnowInTheEndWhatFires plays random lives: facts come and go, targets refuse or answer too late to be
-// heard, and the node crashes. When everything has calmed down, each target must have been told exactly what
+// heard, and the node crashes. When everything has calmed down, each target must know exactly what
 // fires, by the notifications that it accepted, in their order.
 func TestTargetsKnowInTheEndWhatFires(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &life{t: t, now: beginning, told: map[string]map[string]bool{"a": {}, "b": {}}, alerts: map[string]int{}}
+		l := &life{t: t, now: beginning, known: map[string]map[string]bool{"a": {}, "b": {}}, alerts: map[string]int{}}
 		l.config = Config{Rules: []Rule{
 			{Name: "errors", When: Errors, AtLeast: 1, GroupWait: l.duration("wait"), Interval: l.duration("interval"), Repeat: l.duration("repeat"), Targets: []string{"a", "b"}},
 			{Name: "disk", When: DiskFull, AtLeast: 90, For: l.duration("for"), Targets: []string{"b"}},
@@ -38,7 +38,7 @@ type life struct {
 	now     time.Time
 	facts   []Fact
 	sending []Notification
-	told    map[string]map[string]bool // by target: the firing alerts, by its notifications
+	known   map[string]map[string]bool // by target: the firing alerts, by its notifications
 	alerts  map[string]int             // by ID of a notification: how many alerts it had last
 }
 
@@ -85,7 +85,7 @@ func (l *life) answer(how string) {
 	l.sending = l.sending[1:]
 	if how != "refused" {
 		for _, i := range n.Alerts {
-			l.told[n.Target][fmt.Sprint(n.Rule, i.Labels)] = i.Status == Firing
+			l.known[n.Target][fmt.Sprint(n.Rule, i.Labels)] = i.Status == Firing
 		}
 	}
 	if how == "accepted" {
@@ -124,16 +124,16 @@ func (l *life) calmDown() {
 		}
 		l.now = l.now.Add(20 * time.Second)
 	}
-	for target, told := range l.told {
-		maps.DeleteFunc(told, func(_ string, firing bool) bool { return !firing })
+	for target, known := range l.known {
+		maps.DeleteFunc(known, func(_ string, firing bool) bool { return !firing })
 		fires := map[string]bool{}
 		for _, a := range l.machine.Alerts() {
 			if a.Status == Firing && slices.Contains(l.machine.rules[a.Rule].Targets, target) {
 				fires[fmt.Sprint(a.Rule, a.Labels())] = true
 			}
 		}
-		if !maps.Equal(told, fires) {
-			l.t.Fatalf("target %s got that %v fires, and %v does", target, told, fires)
+		if !maps.Equal(known, fires) {
+			l.t.Fatalf("target %s got that %v fires, and %v does", target, known, fires)
 		}
 	}
 }

@@ -36,7 +36,7 @@ type Alert struct {
 	Value      float64   // when a notification was made last, or it began to fire
 	Summary    string    // for people
 	Detail     string    // for people; it may have any text of a task
-	Told       []string  // targets with a notification that it fires, sent or due
+	Notified   []string  // targets with a notification that it fires, sent or due
 	Silence    string    // the id of a silence that covers it; empty: none does
 }
 
@@ -119,7 +119,7 @@ func alertOf(m *taskenginev1.Alert) *Alert {
 	return &Alert{
 		Rule: m.GetRule(), When: m.GetWhen(), Labels: m.GetLabels(), Status: AlertStatus(m.GetStatus()), Since: timeOf(m.GetSince()),
 		FiredAt: timeOf(m.GetFiredAt()), ResolvedAt: timeOf(m.GetResolvedAt()), Value: m.GetValue(), Summary: m.GetSummary(), Detail: m.GetDetail(),
-		Told: m.GetTold(), Silence: m.GetSilence(),
+		Notified: m.GetNotified(), Silence: m.GetSilence(),
 	}
 }
 

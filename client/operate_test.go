@@ -120,7 +120,7 @@ type bells struct{ silences []alert.Silence }
 
 func (b *bells) List(context.Context) (server.AlertList, error) {
 	return server.AlertList{
-		Alerts:   []*alert.Alert{{Key: alert.Key{Rule: "full", Subject: "echo"}, When: alert.Errors, Status: alert.Firing, Value: 3, Told: map[string]alert.Told{"mail": {}}}},
+		Alerts:   []*alert.Alert{{Key: alert.Key{Rule: "full", Subject: "echo"}, When: alert.Errors, Status: alert.Firing, Value: 3, Notified: map[string]alert.Notice{"mail": {}}}},
 		Silences: b.silences,
 	}, nil
 }
@@ -153,7 +153,7 @@ func TestAlertsAreListedSilencedAndTested(t *testing.T) {
 	if err != nil || len(got.Alerts) != 1 || len(got.Silences) != 1 || got.Silences[0].ID != "7" || len(got.Unsent) != 0 {
 		t.Fatalf("the alerts are %+v, %v", got, err)
 	}
-	if a := got.Alerts[0]; a.Rule != "full" || a.Status != client.AlertFiring || a.Value != 3 || !slices.Equal(a.Told, []string{"mail"}) || !a.ResolvedAt.IsZero() {
+	if a := got.Alerts[0]; a.Rule != "full" || a.Status != client.AlertFiring || a.Value != 3 || !slices.Equal(a.Notified, []string{"mail"}) || !a.ResolvedAt.IsZero() {
 		t.Errorf("the alert is %+v", a)
 	}
 	if tests, err := c.TestAlerts(t.Context(), "mail"); err != nil || len(tests) != 1 || tests[0] != (client.AlertTest{Target: "mail", Problem: "no route", Took: time.Second}) {

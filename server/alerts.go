@@ -74,7 +74,7 @@ func (a *API) ListAlerts(ctx context.Context, _ *taskenginev1.ListAlertsRequest)
 		res.Alerts = append(res.Alerts, &taskenginev1.Alert{
 			Rule: text(one.Rule), When: one.When.String(), Labels: labelTexts(one.Labels()), Status: string(one.Status),
 			Since: stamp(one.Since), FiredAt: stamp(one.FiredAt), ResolvedAt: stamp(one.ResolvedAt), Value: one.Value,
-			Summary: text(one.Summary()), Detail: text(one.Detail), Told: slices.Sorted(maps.Keys(one.Told)), Silence: list.Silenced[one.Key],
+			Summary: text(one.Summary()), Detail: text(one.Detail), Notified: slices.Sorted(maps.Keys(one.Notified)), Silence: list.Silenced[one.Key],
 		})
 	}
 	slices.SortFunc(list.Silences, func(a, b alert.Silence) int { return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.ID, b.ID)) })

@@ -27,13 +27,13 @@ import (
 type world struct {
 	settings *settings
 
-	mu    sync.Mutex
-	facts []alert.Fact // guarded by mu
-	told  []string     // guarded by mu: accepted notifications
-	ids   []string     // guarded by mu: of all that were sent
-	fails error        // guarded by mu: the answer of the target
-	hangs bool         // guarded by mu: it does not answer
-	errs  []error      // guarded by mu: the errors of the store that the looks got
+	mu       sync.Mutex
+	facts    []alert.Fact // guarded by mu
+	accepted []string     // guarded by mu: notifications
+	ids      []string     // guarded by mu: of all that were sent
+	fails    error        // guarded by mu: the answer of the target
+	hangs    bool         // guarded by mu: it does not answer
+	errs     []error      // guarded by mu: the errors of the store that the looks got
 }
 
 // settings are the settings of a store in memory, which fail if the test says so.
@@ -81,7 +81,7 @@ func (w *world) Send(ctx context.Context, n alert.Notification) error {
 	w.ids = append(w.ids, n.ID)
 	hangs, fails := w.hangs, w.fails
 	if !hangs && fails == nil {
-		w.told = append(w.told, fmt.Sprintf("%s: %s", n.Status, n.Summary))
+		w.accepted = append(w.accepted, fmt.Sprintf("%s: %s", n.Status, n.Summary))
 	}
 	w.mu.Unlock()
 	if hangs {
@@ -126,8 +126,8 @@ func (w *world) expect(t *testing.T, want ...string) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !slices.Equal(w.told, want) {
-		t.Fatalf("the target got %q, want %q", w.told, want)
+	if !slices.Equal(w.accepted, want) {
+		t.Fatalf("the target got %q, want %q", w.accepted, want)
 	}
 }
 

@@ -179,7 +179,7 @@ func TestAlertsAreListedTestedAndSilenced(t *testing.T) {
 	n.exit(t)
 	n = start(t, env, "run", "-c", config)
 	list := awaitAlerts(t, n, func(l alertsJSON) bool { return len(l.Alerts) == 1 })
-	if a := list.Alerts[0]; a.Rule != "errors" || a.When != "errors" || a.Status != "firing" || a.Labels["type"] != "fail" || a.Value != 1 || a.Silence != silence.ID || len(a.Told) > 0 || a.FiredAt.IsZero() {
+	if a := list.Alerts[0]; a.Rule != "errors" || a.When != "errors" || a.Status != "firing" || a.Labels["type"] != "fail" || a.Value != 1 || a.Silence != silence.ID || len(a.Notified) > 0 || a.FiredAt.IsZero() {
 		t.Errorf("the alert is %+v", a)
 	}
 	if len(list.Silences) != 1 || list.Silences[0].ID != silence.ID || len(list.Unsent) > 0 {
@@ -193,7 +193,7 @@ func TestAlertsAreListedTestedAndSilenced(t *testing.T) {
 		t.Errorf("ending a silence twice ends with %d: %s", r.code, r.stderr)
 	}
 	list = awaitAlerts(t, n, func(l alertsJSON) bool { return len(l.Unsent) == 1 })
-	if u := list.Unsent[0]; u.Target != "hook" || u.Rule != "errors" || !slices.Equal(list.Alerts[0].Told, []string{"hook", "mail"}) {
+	if u := list.Unsent[0]; u.Target != "hook" || u.Rule != "errors" || !slices.Equal(list.Alerts[0].Notified, []string{"hook", "mail"}) {
 		t.Errorf("the list is %+v", list)
 	}
 	hook.accept()
@@ -225,14 +225,14 @@ func TestANodeWithoutAlertsSaysSo(t *testing.T) {
 }
 
 // nodes returns the notifications about nodes, such as "firing a".
-func (r *receiver) nodes() (told []string) {
+func (r *receiver) nodes() (all []string) {
 	_, accepted := r.got()
 	for _, n := range accepted {
 		for _, a := range n.Alerts {
-			told = append(told, string(a.Status)+" "+a.Labels["node"])
+			all = append(all, string(a.Status)+" "+a.Labels["node"])
 		}
 	}
-	return told
+	return all
 }
 
 // awaitNodes waits until there is a notification about a node.

@@ -94,7 +94,7 @@ type alertsJSON struct {
 		Since                                        time.Time
 		FiredAt                                      time.Time `json:"fired_at"`
 		Value                                        float64
-		Told                                         []string
+		Notified                                     []string
 	}
 	Silences []silenceJSON
 	Unsent   []struct {

@@ -62,5 +62,5 @@ func alertWords(a *taskenginev1.Alert) string {
 	if id := a.GetSilence(); id != "" {
 		return fmt.Sprintf("silence %s", id)
 	}
-	return strings.Join(a.GetTold(), ", ")
+	return strings.Join(a.GetNotified(), ", ")
 }

@@ -37,7 +37,7 @@ func (a *app) showAlerts(res *taskenginev1.ListAlertsResponse) error {
 	for i, one := range res.GetAlerts() {
 		rows[i] = []string{one.GetRule(), one.GetStatus(), age(now, one.GetSince()), one.GetSummary(), alertWords(one)}
 	}
-	sheets := []sheet{{head: []string{"RULE", "STATUS", "SINCE", "ALERT", "TOLD"}, rows: rows}}
+	sheets := []sheet{{head: []string{"RULE", "STATUS", "SINCE", "ALERT", "NOTIFIED"}, rows: rows}}
 	if len(res.GetSilences()) > 0 {
 		sheets = append(sheets, a.silenceSheet(res.GetSilences()))
 	}

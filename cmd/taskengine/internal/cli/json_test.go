@@ -38,7 +38,7 @@ func TestAMessageInJSONIsTheContract(t *testing.T) {
 		"optional":   {&taskenginev1.Task{InheritedPriority: new(uint32(0))}, "{" + strings.Replace(none, `"tombstone"`, `"inherited_priority":0,"tombstone"`, 1)},
 		"nested":     {&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}}, `{"task":{"id":"i",` + none + `,"reasons":[],"waits":[],"silent":[]}`},
 		"a duration": {&taskenginev1.Rate{Count: 7, Per: durationpb.New(90 * time.Minute)}, `{"count":7,"per":"1h30m","burst":0}`},
-		"a number":   {&taskenginev1.Alert{Value: 0.5}, `{"labels":{},"value":0.5,"told":[]}`},
+		"a number":   {&taskenginev1.Alert{Value: 0.5}, `{"labels":{},"value":0.5,"notified":[]}`},
 	} {
 		var out strings.Builder
 		if err := (&app{stdout: &out}).printMessage(c.message); err != nil {

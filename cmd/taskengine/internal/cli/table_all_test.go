@@ -49,7 +49,7 @@ func everyTable() map[string]func(a *app) error {
 		},
 		"alert list": func(a *app) error {
 			return a.showAlerts(&taskenginev1.ListAlertsResponse{
-				Alerts:   []*taskenginev1.Alert{{Rule: long, Status: "resolved", Since: now, Summary: long, Told: []string{long}}},
+				Alerts:   []*taskenginev1.Alert{{Rule: long, Status: "resolved", Since: now, Summary: long, Notified: []string{long}}},
 				Silences: []*taskenginev1.AlertSilence{{Id: anID, Rule: long, Labels: map[string]string{long: long}, Until: later, By: long, Comment: long}},
 				Unsent:   []*taskenginev1.UnsentAlerts{{Target: long, Rule: long, Summary: long, At: now}},
 			})

@@ -9628,7 +9628,7 @@ type Alert struct {
 	Value         float64                `protobuf:"fixed64,8,opt,name=value,proto3" json:"value,omitempty"`                                                                           // when a notification was made last, or it began to fire
 	Summary       string                 `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`                                                                         // for people
 	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`                                                                          // for people; it may have any text of a task
-	Told          []string               `protobuf:"bytes,11,rep,name=told,proto3" json:"told,omitempty"`                                                                              // targets with a notification that it fires, sent or due; sorted
+	Notified      []string               `protobuf:"bytes,11,rep,name=notified,proto3" json:"notified,omitempty"`                                                                      // targets with a notification that it fires, sent or due; sorted
 	Silence       string                 `protobuf:"bytes,12,opt,name=silence,proto3" json:"silence,omitempty"`                                                                        // the id of a silence that covers it; empty: none does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9734,9 +9734,9 @@ func (x *Alert) GetDetail() string {
 	return ""
 }
 
-func (x *Alert) GetTold() []string {
+func (x *Alert) GetNotified() []string {
 	if x != nil {
-		return x.Told
+		return x.Notified
 	}
 	return nil
 }
@@ -18788,7 +18788,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"LimitQueue\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xd8\x03\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xe0\x03\n" +
 	"\x05Alert\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04when\x18\x02 \x01(\tR\x04when\x128\n" +
@@ -18801,8 +18801,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05value\x18\b \x01(\x01R\x05value\x12\x18\n" +
 	"\asummary\x18\t \x01(\tR\asummary\x12\x16\n" +
 	"\x06detail\x18\n" +
-	" \x01(\tR\x06detail\x12\x12\n" +
-	"\x04told\x18\v \x03(\tR\x04told\x12\x18\n" +
+	" \x01(\tR\x06detail\x12\x1a\n" +
+	"\bnotified\x18\v \x03(\tR\bnotified\x12\x18\n" +
 	"\asilence\x18\f \x01(\tR\asilence\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -57,7 +57,7 @@ class Alert:
     value: float = one(8, DOUBLE)  # when a notification was made last, or it began to fire
     summary: str = one(9, TEXT)  # for people
     detail: str = one(10, TEXT)  # for people; it may have any text of a task
-    told: Sequence[str] = many(11, TEXT)  # targets with a notification that it fires, sent or due
+    notified: Sequence[str] = many(11, TEXT)  # targets with a notification that it fires, sent or due
     silence: str = one(12, TEXT)  # the id of a silence that covers it; empty: none does
 
 

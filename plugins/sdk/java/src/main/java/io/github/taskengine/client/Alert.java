@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  * @param value when a notification was made last, or it began to fire
  * @param summary for people
  * @param detail for people; it may have any text of a task
- * @param told targets with a notification that it fires, sent or due
+ * @param notified targets with a notification that it fires, sent or due
  * @param silence the id of a silence that covers it; empty: none does
  */
 public record Alert(
@@ -32,11 +32,11 @@ public record Alert(
     double value,
     String summary,
     String detail,
-    List<String> told,
+    List<String> notified,
     String silence) {
   /** Makes it, with copies of its lists. */
   public Alert {
     labels = Map.copyOf(labels);
-    told = List.copyOf(told);
+    notified = List.copyOf(notified);
   }
 }

@@ -62,7 +62,7 @@ final class OperationMessages {
         a.getValue(),
         a.getSummary(),
         a.getDetail(),
-        a.getToldList(),
+        a.getNotifiedList(),
         a.getSilence());
   }
 
