@@ -43,6 +43,7 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.Reason), func(d *decoder, m proto.Message) any { return d.reason(m.(*taskenginev1.Reason)) }},
 		{new(taskenginev1.Document), func(_ *decoder, m proto.Message) any { return documentOf(m.(*taskenginev1.Document)) }},
 		{new(taskenginev1.Limit), func(_ *decoder, m proto.Message) any { return limitOf(m.(*taskenginev1.Limit)) }},
+		{new(taskenginev1.WhyLimitResponse), func(d *decoder, m proto.Message) any { return d.limitReasons(m.(*taskenginev1.WhyLimitResponse)) }},
 		{new(taskenginev1.Schedule), func(d *decoder, m proto.Message) any { return d.schedule(m.(*taskenginev1.Schedule)) }},
 		{new(taskenginev1.AppliedSchedule), func(_ *decoder, m proto.Message) any { return appliedOf(m.(*taskenginev1.AppliedSchedule)) }},
 		{new(taskenginev1.ScheduleTime), func(_ *decoder, m proto.Message) any { return scheduleTimeOf(m.(*taskenginev1.ScheduleTime)) }},

@@ -137,6 +137,23 @@ describe("with a node", { skip }, () => {
     await assert.rejects(c.limit("nothing"), client.NotFound);
   });
 
+  test("the tasks that wait for a limit are counted", async () => {
+    const value = randomUUID();
+    await c.setLimit("partner", { value, paused: true });
+    const { id } = await c.submit("limited", undefined, { key: value });
+    const why = await c.whyLimit("partner", value);
+    assert.deepEqual([why.limit.name, why.limit.value, why.limit.paused, why.limit.used], ["partner", value, true, 0]);
+    assert.deepEqual(
+      why.queued.map(({ type, tasks, node }) => [type, tasks, node !== ""]),
+      [["limited", 1, true]],
+    );
+    assert.deepEqual([why.tasks, why.nodes, why.nodesProblem, why.silent, why.nextStart], [[], [], "", [], undefined]);
+    await c.unsetLimit("partner", { value });
+    await c.wait(id, { timeout: PATIENCE });
+    assert.deepEqual((await c.whyLimit("partner", value)).queued, []);
+    await assert.rejects(c.whyLimit("nothing"), client.NotFound);
+  });
+
   test("sources are ordered", async () => {
     const carriedOut = async () => {
       for (const end = Date.now() + PATIENCE; ; await sleep(50)) {

@@ -368,6 +368,23 @@ class Verbs(NodeTest):
         self.assertEqual((await c.pause_source("orders", "holiday")).name, "orders")
         self.assertEqual((await carried_out()).paused.reason, "holiday")
         await c.resume_source("orders")
+    @on_both
+    async def test_the_tasks_that_wait_for_a_limit_are_counted(self, c):
+        value = str(uuid.uuid4())
+        await c.set_limit("partner", value, paused=True)
+        receipt = await c.submit("limited", key=value)
+        why = await c.why_limit("partner", value)
+        self.assertEqual(
+            (why.limit.name, why.limit.value, why.limit.paused, why.limit.used), ("partner", value, True, 0)
+        )
+        self.assertEqual([(q.type, q.tasks, q.node != "") for q in why.queued], [("limited", 1, True)])
+        self.assertEqual((why.tasks, why.nodes, why.nodes_problem, why.silent, why.next_start), ((), (), "", (), None))
+        await c.unset_limit("partner", value)
+        await c.wait(receipt.id, timeout=PATIENCE)
+        self.assertEqual((await c.why_limit("partner", value)).queued, ())
+        with self.assertRaises(client.NotFound):
+            await c.why_limit("nothing")
+
         self.assertIsNone((await carried_out()).paused)
         self.assertEqual(await c.seek_source("orders", time=datetime(2026, 3, 28, tzinfo=timezone.utc), dry_run=True), [])
         await c.seek_source("orders", begin=True)

@@ -65,7 +65,8 @@ class Messages(unittest.TestCase):
             fields = _codec.fields_of(cls).items()
             found = {(name.rstrip("_"), f.number, f.kind.name, f.shape) for name, f in fields}
             with self.subTest(cls.__name__):
-                self.assertEqual(found, wanted["Type" if cls is client.TaskType else cls.__name__])
+                named = {client.TaskType: "Type", client.LimitReasons: "WhyLimitResponse"}
+                self.assertEqual(found, wanted[named.get(cls, cls.__name__)])
 
     def test_what_is_encoded_is_decoded(self):
         at = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=timezone.utc)
@@ -186,6 +187,8 @@ class Messages(unittest.TestCase):
         for call in (
             lambda: _calls.set_limit("l", "", -1, None, None, None, ""),
             lambda: _calls.set_limit("l", "", None, None, None, 1 << 64, ""),
+            (_calls.limit("l", "v"), {"name", "value"}),
+            (_calls.why_limit("l", "v"), {"name", "value"}),
             lambda: _calls.change("Cancel", "x", 1 << 64),
             lambda: _calls.get("\udcff"),
             lambda: _calls.tasks("error", (), "", "", ""),
@@ -203,6 +206,15 @@ class Messages(unittest.TestCase):
             lambda: _document_calls.delete_document("k", -1, ""),
             lambda: _events._request("", "mail", "", False),
             lambda: _logs._request("x", -1, False, ""),
+    def test_why_a_limit_holds_tasks_up_is_read_as_a_whole(self):
+        at = datetime(2026, 3, 29, 1, 2, 3, tzinfo=timezone.utc)
+        why = client.LimitReasons(
+            client.Limit("l"), (client.LimitTask("x", "t", 2, at, "n1"),), (client.LimitQueue("t", 7, "n1"),), at,
+            (client.LimitNode("n2", 1, 3, at),), "p", (client.SilentNode("n3"),),
+        )  # fmt: skip
+        self.assertEqual(_calls.why_limit("l", "v").read(_codec.encode(why)), why)
+        self.assertEqual(_calls.why_limit("l", "v").read(b"").limit, None)
+
             lambda: _operation_calls.ordering_keys("error", False, ""),
             lambda: _operation_calls.test_alerts("hook"),
             lambda: _operation_calls.silence_alerts("r", None, "1h", "", ""),

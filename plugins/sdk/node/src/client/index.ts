@@ -57,6 +57,7 @@ export type {
   ErrorKinds,
   EventGap,
   Limit,
+  LimitReasons,
   LogEntry,
   LoggedLine,
   LogLine,

@@ -1,9 +1,15 @@
 // The calls about limits.
 
-import { LimitSchema, RateSchema, SilentNodeSchema, TaskService } from "../gen/taskengine_pb.js";
+import {
+  LimitSchema,
+  RateSchema,
+  SilentNodeSchema,
+  TaskService,
+  WhyLimitResponseSchema,
+} from "../gen/taskengine_pb.js";
 import { Caller } from "./caller.js";
 import { limitOf } from "./calls.js";
-import type { Limit, SilentNode } from "./messages.js";
+import type { Limit, LimitReasons, SilentNode } from "./messages.js";
 import { fromNative, toNative } from "./native.js";
 import type { CallOptions, LimitChange } from "./options.js";
 
@@ -20,6 +26,12 @@ export abstract class LimitCalls extends Caller {
   /** A limit, as a whole or for one of its values. */
   async limit(name: string, value = "", options?: CallOptions): Promise<Limit> {
     return limitOf(await this.call(TaskService.method.getLimit, () => ({ name, value }), options));
+  }
+
+  /** Why a limit, as a whole or for one of its values, holds tasks up: which tasks and nodes use it, and how many tasks wait for it. */
+  async whyLimit(name: string, value = "", options?: CallOptions): Promise<LimitReasons> {
+    const answer = await this.call(TaskService.method.whyLimit, () => ({ name, value }), options);
+    return { ...toNative(WhyLimitResponseSchema, answer), limit: limitOf(answer) };
   }
 
   /**

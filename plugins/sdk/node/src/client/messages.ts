@@ -103,6 +103,11 @@ export interface Limit extends Native<api.Limit> {}
 export interface Schedule extends Native<api.Schedule> {}
 
 /** The effect of applySchedules on one schedule: without an error, outcome is created, updated or unchanged. */
+/** Why a limit holds tasks up: what uses it, and what waits for it. Without nextStart its rate allows a start now, or it has none. */
+export interface LimitReasons extends Omit<Native<api.WhyLimitResponse>, "limit"> {
+  limit: Limit;
+}
+
 export interface AppliedSchedule extends Native<api.AppliedSchedule> {}
 
 /** How many schedules were changed, or would be, how many are so already, and which refuse the change. */

@@ -25,6 +25,10 @@ from ._children import ChildrenAdded
 from ._client import Client
 from ._cluster_messages import (
     LimitList,
+    LimitNode,
+    LimitQueue,
+    LimitReasons,
+    LimitTask,
     NewSecret,
     Node,
     NodeList,
@@ -125,7 +129,8 @@ from ._slice_messages import (
 __all__ = [
     "After", "Alert", "AlertSilence", "AlertTest", "Alerts", "AlreadyExists", "AppliedConfig", "AppliedPlatform", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "BulkEvent",
     "BulkJob", "BulkKind", "BulkOrder", "BulkPreview", "BulkRefusal", "CancelledTree", "ChildSet", "ChildrenAdded", "ChildrenClosed", "Client", "Closed", "ConfigChange", "ConfigList",
-    "Conflict", "DeadlineExceeded", "Document", "Error", "ErrorKind", "ErrorKinds", "Event", "EventGap", "Internal", "Invalid", "Late", "Limit", "LimitList", "LimitSetting", "LimitUse",
+    "Conflict", "DeadlineExceeded", "Document", "Error", "ErrorKind", "ErrorKinds", "Event", "EventGap", "Internal", "Invalid", "Late", "Limit", "LimitList", "LimitNode", "LimitQueue",
+    "LimitReasons", "LimitSetting", "LimitTask", "LimitUse",
     "LogEntry", "LogLine", "MissingLines", "NewSecret", "NewTask", "Node", "NodeList", "NodeStatus", "NotAllowed", "NotDone", "NotFound", "OpenSlice", "OrderingKey", "Parent", "Platform",
     "PlatformRow", "PlatformStop", "Progress", "RanElsewhere", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp", "ScheduleDefinition",
     "ScheduleFailure", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "SchedulesChanged", "Signaled", "SilentNode", "SliceChange", "SliceSetting", "SliceSource", "Source",

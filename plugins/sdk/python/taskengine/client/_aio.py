@@ -15,7 +15,7 @@ from ._bulk import AsyncBulk
 from ._calls import POLL, Call, NamedSchedule, Page
 from ._children import ChildrenAdded, adding, opening, submitting
 from ._cluster import AsyncCluster
-from ._cluster_messages import LimitList
+from ._cluster_messages import LimitList, LimitReasons
 from ._documents import AsyncDocuments
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._events import AsyncEvents
@@ -510,6 +510,11 @@ class AsyncClient(AsyncBulk, AsyncCluster, AsyncDocuments, AsyncOperations, Asyn
     async def limit(self, name: str, value: str = "", *, timeout: float | None = None) -> Limit:
         """A limit, as a whole or for one of its values."""
         return await self._call(_calls.limit(name, value), timeout)
+
+    async def why_limit(self, name: str, value: str = "", *, timeout: float | None = None) -> LimitReasons:
+        """Why a limit, as a whole or for one of its values, holds tasks up: which tasks and nodes use it, and how many tasks
+        wait for it."""
+        return await self._call(_calls.why_limit(name, value), timeout)
 
     async def set_limit(
         self,

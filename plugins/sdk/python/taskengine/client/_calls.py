@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Callable, Generic, Tuple, TypeVar, Union
 
 from .._wire import _encode_varint, _fields
-from ._cluster_messages import LimitList, SilentNode
+from ._cluster_messages import LimitList, LimitReasons, SilentNode
 from ._codec import decode, encode, give_duration, integer, mapping, sized, text
 from ._errors import Error, Invalid
 from ._ids import Ids
@@ -362,6 +362,11 @@ def limits() -> Call[LimitList]:
 @_checked
 def limit(name: str, value: str) -> Call[Limit]:
     return Call("GetLimit", text(1, name) + text(2, value), _read(Limit), True)
+
+
+@_checked
+def why_limit(name: str, value: str) -> Call[LimitReasons]:
+    return Call("WhyLimit", text(1, name) + text(2, value), lambda buf: decode(LimitReasons, buf), True)
 
 
 @_checked

@@ -13,7 +13,7 @@ from ._bulk import Bulk
 from ._calls import POLL, Call, NamedSchedule, Page
 from ._children import ChildrenAdded, adding, opening, submitting
 from ._cluster import Cluster
-from ._cluster_messages import LimitList
+from ._cluster_messages import LimitList, LimitReasons
 from ._documents import Documents
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._events import Events
@@ -412,6 +412,11 @@ class Client(Bulk, Cluster, Documents, Operations, Slices, Events, Logs):
     def limit(self, name: str, value: str = "", *, timeout: float | None = None) -> Limit:
         """A limit, as a whole or for one of its values."""
         return self._call(_calls.limit(name, value), timeout)
+
+    def why_limit(self, name: str, value: str = "", *, timeout: float | None = None) -> LimitReasons:
+        """Why a limit, as a whole or for one of its values, holds tasks up: which tasks and nodes use it, and how many tasks
+        wait for it."""
+        return self._call(_calls.why_limit(name, value), timeout)
 
     def set_limit(
         self,

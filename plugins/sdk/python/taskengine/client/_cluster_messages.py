@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ._codec import BOOL, DURATION, TEXT, TIME, UINT32, UINT64, many, message, one, texts
+from ._codec import BOOL, DURATION, INT64, TEXT, TIME, UINT32, UINT64, many, message, one, texts
 from ._messages import Limit
 
 
@@ -92,6 +92,54 @@ class LimitList(NamedTuple):
 
 
 @dataclass(frozen=True)
+class LimitTask:
+    """A task that takes slots of a limit."""
+
+    id: str = one(1, TEXT)
+    type: str = one(2, TEXT)
+    slots: int = one(3, UINT32)  # how many it takes: its weight
+    started_at: datetime | None = one(4, TIME)  # None: it is being started
+    node: str = one(5, TEXT)  # that runs it
+
+
+@dataclass(frozen=True)
+class LimitQueue:
+    """How many tasks of a type wait for a limit in the memory of a node."""
+
+    type: str = one(1, TEXT)
+    tasks: int = one(2, INT64)
+    node: str = one(3, TEXT)
+
+
+@dataclass(frozen=True)
+class LimitNode:
+    """A node that has permits of a limit, or waits for some."""
+
+    node: str = one(1, TEXT)  # its name; empty if the node that answers does not know it
+    held: int = one(2, INT64)  # permits
+    want: int = one(3, INT64)  # permits that it wants to have in all
+    since: datetime | None = one(4, TIME)  # when it last got permits, or if it has none, since when it waits
+
+
+@dataclass(frozen=True)
+class LimitReasons:
+    """Why a limit holds tasks up: what uses it, and what waits for it.
+
+    tasks take slots of it, on all nodes, at most 100 of each. queued are ready tasks in the memory of nodes; the store may have
+    more. With the scope cluster, nodes are those with permits, in the order in which they last got some, and then those that
+    wait, in their order.
+    """
+
+    limit: Limit = one(1, message(Limit))
+    tasks: Sequence[LimitTask] = many(2, message(LimitTask))
+    queued: Sequence[LimitQueue] = many(3, message(LimitQueue))
+    next_start: datetime | None = one(4, TIME)  # when its rate allows the next start; None: now, or there is no rate
+    nodes: Sequence[LimitNode] = many(5, message(LimitNode))
+    nodes_problem: str = one(6, TEXT)  # why nodes are not known; empty if they are
+    silent: Sequence[SilentNode] = many(7, message(SilentNode))  # nodes that are missing in tasks and queued
+
+
+@dataclass(frozen=True)
 class Token:
     """A token of clients without its secret."""
 
@@ -140,4 +188,15 @@ class WaitHistory:
     silent: Sequence[SilentNode]  # the node that knows more, if it did not answer
 
 
-MESSAGES: tuple[type[Any], ...] = (SilentNode, NodeStatus, Node, Worker, Token, Wait)
+MESSAGES: tuple[type[Any], ...] = (
+    SilentNode,
+    NodeStatus,
+    Node,
+    Worker,
+    LimitTask,
+    LimitQueue,
+    LimitNode,
+    LimitReasons,
+    Token,
+    Wait,
+)

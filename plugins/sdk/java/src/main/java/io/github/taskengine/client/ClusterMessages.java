@@ -10,6 +10,32 @@ final class ClusterMessages {
     return new SilentNode(s.getNode(), s.getId(), s.getAddress(), s.getProblem());
   }
 
+  static LimitReasons limitReasons(Api.WhyLimitResponse w) {
+    return new LimitReasons(
+        Messages.limit(w.getLimit()),
+        Messages.all(w.getTasksList(), ClusterMessages::limitTask),
+        Messages.all(
+            w.getQueuedList(), q -> new LimitQueue(q.getType(), q.getTasks(), q.getNode())),
+        w.hasNextStart() ? Times.instant(w.getNextStart()) : null,
+        Messages.all(w.getNodesList(), ClusterMessages::limitNode),
+        w.getNodesProblem(),
+        Messages.all(w.getSilentList(), ClusterMessages::silent));
+  }
+
+  private static LimitTask limitTask(Api.LimitTask t) {
+    return new LimitTask(
+        t.getId(),
+        t.getType(),
+        t.getSlots(),
+        t.hasStartedAt() ? Times.instant(t.getStartedAt()) : null,
+        t.getNode());
+  }
+
+  private static LimitNode limitNode(Api.LimitNode n) {
+    return new LimitNode(
+        n.getNode(), n.getHeld(), n.getWant(), n.hasSince() ? Times.instant(n.getSince()) : null);
+  }
+
   static ClusterNode node(Api.Node n) {
     return new ClusterNode(
         n.getName(),

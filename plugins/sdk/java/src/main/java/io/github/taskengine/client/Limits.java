@@ -50,6 +50,29 @@ public final class Limits {
   }
 
   /**
+   * Why a limit as a whole holds tasks up.
+   *
+   * @param name of the limit
+   * @return which tasks and nodes use it, and how many tasks wait for it
+   */
+  public LimitReasons why(String name) {
+    return why(name, "");
+  }
+
+  /**
+   * Why a limit holds tasks up for one of its values.
+   *
+   * @param name of the limit
+   * @param value of it; empty: the limit as a whole
+   * @return which tasks and nodes use it, and how many tasks wait for it
+   */
+  public LimitReasons why(String name, String value) {
+    Api.WhyLimitRequest request =
+        Api.WhyLimitRequest.newBuilder().setName(name).setValue(value).build();
+    return ClusterMessages.limitReasons(calls.make(Methods.WHY_LIMIT, request, true, timeout));
+  }
+
+  /**
    * Changes a limit on all nodes until it is unset.
    *
    * @param name of the limit

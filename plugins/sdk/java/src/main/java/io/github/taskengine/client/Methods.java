@@ -118,6 +118,11 @@ final class Methods {
           "GetLimit",
           Api.GetLimitRequest.getDefaultInstance(),
           Api.GetLimitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.WhyLimitRequest, Api.WhyLimitResponse> WHY_LIMIT =
+      unary(
+          "WhyLimit",
+          Api.WhyLimitRequest.getDefaultInstance(),
+          Api.WhyLimitResponse.getDefaultInstance());
   static final MethodDescriptor<Api.SetLimitRequest, Api.SetLimitResponse> SET_LIMIT =
       unary(
           "SetLimit",

@@ -219,6 +219,31 @@ class ClientTest {
   }
 
   @Test
+  void theTasksThatWaitForALimitAreCounted() {
+    String value = UUID.randomUUID().toString();
+    Limits limits = client.limits();
+    limits.set("partner", LimitChange.none().value(value).paused(true));
+    String id = client.submit(Request.of("limited").key(value)).id();
+    LimitReasons why = limits.why("partner", value);
+    assertEquals(
+        List.of("partner", value, true, 0L),
+        List.of(why.limit().name(), why.limit().value(), why.limit().paused(), why.limit().used()));
+    assertEquals(1, why.queued().size());
+    assertEquals("limited", why.queued().get(0).type());
+    assertEquals(1, why.queued().get(0).tasks());
+    assertFalse(why.queued().get(0).node().isEmpty());
+    assertEquals(List.of(), why.tasks());
+    assertEquals(List.of(), why.nodes());
+    assertEquals("", why.nodesProblem());
+    assertEquals(List.of(), why.silent());
+    assertNull(why.nextStart());
+    limits.unset("partner", value, null, "");
+    client.within(PATIENCE).await(id);
+    assertEquals(List.of(), limits.why("partner", value).queued());
+    assertThrows(NotFoundException.class, () -> limits.why("nothing"));
+  }
+
+  @Test
   void sourcesAreOrdered() throws Exception {
     Sources sources = client.sources();
     assertEquals(List.of("orders"), sources.list().stream().map(Source::name).toList());
