@@ -121,6 +121,8 @@ type BulkPreview struct {
 	Tasks    int64            // that it selects
 	Complete bool             // these are all; if not, there are more
 	Read     int64            // how many tasks were read at least
+	Total    int64            // of how many tasks these were, as in [ErrorKinds]
+	Index    string           // the field of the index by which they were found, likewise
 	States   map[string]int64 // of the tasks
 	Kinds    []BulkKind       // of their errors, the most frequent first, at most 20
 	Left     map[string]int64 // of BulkUndo: tasks that stay as they are, by the reason; of BulkSet: tasks that could not be undone, likewise
@@ -284,7 +286,8 @@ func (d *decoder) bulkJob(m *taskenginev1.BulkJob) *BulkJob {
 
 func (d *decoder) bulkPreview(m *taskenginev1.PreviewBulkJobResponse) *BulkPreview {
 	return &BulkPreview{
-		Where: m.GetWhere(), Tasks: m.GetTasks(), Complete: m.GetComplete(), Read: m.GetRead(), States: m.GetStates(), Left: m.GetLeft(), Samples: all(m.GetSamples(), d.task),
+		Where: m.GetWhere(), Tasks: m.GetTasks(), Complete: m.GetComplete(), Read: m.GetRead(), Total: m.GetTotal(), Index: m.GetIndex(),
+		States: m.GetStates(), Left: m.GetLeft(), Samples: all(m.GetSamples(), d.task),
 		Kinds: all(m.GetKinds(), func(m *taskenginev1.BulkKind) BulkKind {
 			return BulkKind{m.GetKind(), m.GetPattern(), m.GetTasks(), d.id(m.GetSample()), m.GetError()}
 		}),

@@ -75,7 +75,7 @@ func TestTasksAreChangedByBulkJobs(t *testing.T) {
 		Values: &client.TaskValues{Priority: new(uint8(1)), Payload: new([]byte(`{}`)), Headers: map[string]string{"fixed": "yes"}},
 	}
 	p, err := c.PreviewBulkJob(t.Context(), order)
-	if err != nil || p.Tasks != 2 || !p.Complete || p.Read != 2 || p.States["error"] != 2 || len(p.Kinds) != 1 || p.Kinds[0].Tasks != 2 || len(p.Samples) != 2 || p.Samples[0].ID != ids[2] {
+	if err != nil || p.Tasks != 2 || !p.Complete || p.Read != 2 || p.Index != "id" || p.Total != 0 || p.States["error"] != 2 || len(p.Kinds) != 1 || p.Kinds[0].Tasks != 2 || len(p.Samples) != 2 || p.Samples[0].ID != ids[2] {
 		t.Fatalf("the preview is %+v, %v", p, err)
 	}
 	for range 2 { // the second call starts no second job

@@ -121,6 +121,7 @@ type newJob struct {
 	Name     string                               // so that the form starts one job, however often it is sent
 	Problem  string                               // why the order was refused
 	Preview  *taskenginev1.PreviewBulkJobResponse // nil: not known yet
+	Found    string                               // how the tasks of the preview were found
 	MayStart bool
 }
 
@@ -158,7 +159,9 @@ func loadNewJob(v *view) (any, error) {
 	case err != nil:
 		return nil, err
 	}
-	n.Preview = got.Value
+	if n.Preview = got.Value; n.Preview != nil {
+		n.Found = howFound(n.Preview.GetRead(), n.Preview.GetTotal(), n.Preview.GetIndex())
+	}
 	return n, nil
 }
 

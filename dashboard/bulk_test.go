@@ -44,7 +44,7 @@ func TestABulkJobIsOrderedOnceAndByTheRolesThatMay(t *testing.T) {
 	n := newNode(t, of("view", access.View), of("manage", access.Manage))
 	n.settled(t, n.add(t, requestOf("fail", "no template")), failedState)
 	_, body, _ := n.visit(t, "view").get(t, "bulk/new?q=state%3Derror")
-	has(t, body, "would change")
+	has(t, body, "would change", "Read without an index, from the newest task on: 1 tasks")
 	hasNot(t, body, "all that match")
 	form := url.Values{"verb": {"resume"}, "q": {"state=error"}, "name": {"night"}, "rate": {"10/s"}}
 	if code, _, _ := n.visit(t, "view").post(t, "bulk/new", form); code != 403 {

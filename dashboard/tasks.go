@@ -90,7 +90,7 @@ func loadTasks(v *view) (any, error) {
 	}
 	l.Tasks = got.Value.GetTasks()
 	if query != "" {
-		l.Found = howFound(got.Value)
+		l.Found = howFound(got.Value.GetRead(), got.Value.GetTotal(), got.Value.GetIndex())
 		l.Bulk = v.d.Base + "bulk/new?q=" + url.QueryEscape(query)
 	}
 	if next := got.Value.GetNextPageToken(); next != "" {
@@ -100,14 +100,13 @@ func loadTasks(v *view) (any, error) {
 }
 
 // howFound says whether an index was read, and how many tasks.
-func howFound(res *taskenginev1.ListResponse) string {
-	read, total, index := res.GetRead(), res.GetTotal(), res.GetIndex()
+func howFound(read, total int64, index string) string {
 	of := ""
 	switch {
 	case total > 0:
 		of = " of " + number(total)
 	case index == "":
-		of = " (the store does not count how many there are)"
+		of = " (how many there are is not known)"
 	}
 	if index == "" {
 		return fmt.Sprintf("Read without an index, from the newest task on: %s tasks%s.", number(read), of)

@@ -173,7 +173,8 @@ func (a *API) PreviewBulkJob(ctx context.Context, req *taskenginev1.PreviewBulkJ
 		return nil, a.answer(err)
 	}
 	res := &taskenginev1.PreviewBulkJobResponse{
-		Where: text(j.Where), Tasks: p.Tasks, Complete: p.Complete, Read: p.Read, States: make(map[string]int64, len(p.States)), Samples: summariesOf(p.Samples),
+		Where: text(j.Where), Tasks: p.Tasks, Complete: p.Complete, Read: p.Read, Total: p.Total, Index: p.Index,
+		States: make(map[string]int64, len(p.States)), Samples: summariesOf(p.Samples),
 	}
 	left := p.Left
 	if j.Verb == bulk.Set {

@@ -26,9 +26,11 @@ const (
 
 // Preview says which tasks a job would change.
 type Preview struct {
-	Tasks    int64 // that the filter selects
-	Complete bool  // these are all; if not, there were more to read
-	Read     int64 // rows that were read at least
+	Tasks    int64  // that the filter selects
+	Complete bool   // these are all; if not, there were more to read
+	Read     int64  // rows that were read at least
+	Total    int64  // of how many rows these were, as in [engine.Found]
+	Index    string // the field by which an index found the rows, likewise
 	States   map[task.State]int64
 	Kinds    []Kind       // of their errors, those of most tasks first
 	Samples  []*task.Task // the newest of the tasks, without payload and result
@@ -75,7 +77,7 @@ func (j Jobs) Preview(ctx context.Context, job *bulk.Job) (p Preview, err error)
 		if err := p.size(ctx, j.engine, job, found.Tasks); err != nil {
 			return p, err
 		}
-		p.Read += int64(found.Read)
+		p.Read, p.Index, p.Total = p.Read+int64(found.Read), found.Index, max(p.Total, found.Total)
 		if before = found.Next; before.IsZero() {
 			break
 		}

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/taskengine/taskengine/bulk"
+	"github.com/taskengine/taskengine/bulk/jobs"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
@@ -97,4 +99,25 @@ func closeWith(t *testing.T, s storage.Store) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAPreviewSaysHowManyRowsItHasReadOfHowMany(t *testing.T) {
+	t.Parallel()
+	store, err := bolt.Open(filepath.Join(t.TempDir(), "tasks.db"), bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	n := start(t, store)
+	n.add("pay", 20)
+	n.add("mail", 5)
+	for where, want := range map[string]jobs.Preview{
+		"type=pay error~503":                {Read: 25, Total: 25, Index: "state"},
+		"type=pay state=error error~nobody": {Read: 25, Total: 25, Index: "state"},
+	} {
+		p, err := n.Preview(t.Context(), new(n.prepare(bulk.Resume, where)))
+		if err != nil || p.Read != want.Read || p.Total != want.Total || p.Index != want.Index {
+			t.Errorf("%s: read were %d of %d by %q, want %d of %d by %q: %v", where, p.Read, p.Total, p.Index, want.Read, want.Total, want.Index, err)
+		}
+	}
 }

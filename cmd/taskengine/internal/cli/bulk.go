@@ -164,7 +164,7 @@ func (a *app) showPreview(o *taskenginev1.BulkOrder, res *taskenginev1.PreviewBu
 			return err
 		}
 	}
-	a.note("the filter is: %s\ntasks that were read: %d", res.GetWhere(), res.GetRead())
+	a.note("the filter is: %s\n%s", res.GetWhere(), howFound(res.GetRead(), res.GetTotal(), res.GetIndex()))
 	if kinds := res.GetKinds(); len(kinds) > 0 {
 		var rows [][]string
 		for _, k := range kinds {

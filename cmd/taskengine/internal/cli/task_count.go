@@ -61,7 +61,7 @@ func howFound(read, total int64, index string) string {
 	case total > 0:
 		of = fmt.Sprintf(" of %d", total)
 	case index == "":
-		of = " (the store does not count how many there are)"
+		of = " (how many there are is not known)"
 	}
 	if index == "" {
 		return fmt.Sprintf("tasks of all states that were read: %d%s", read, of)

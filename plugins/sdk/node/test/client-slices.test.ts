@@ -49,6 +49,7 @@ describe("with a node", { skip }, () => {
     }
     const found = await c.errorKinds({ types: ["fail"], where: `since=1h key=${key}-*` });
     assert.deepEqual([found.tasks, found.others, found.complete, found.read >= 3], [3, 0, true, true]);
+    assert.deepEqual([found.index, typeof found.total], ["error.kind", "number"]);
     const [kind, ...others] = found.kinds;
     assert.ok(kind && others.length === 0);
     assert.deepEqual([kind.tasks, kind.types, kind.sample], [3, ["fail"], failed[2]]);

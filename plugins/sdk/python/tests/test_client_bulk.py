@@ -36,7 +36,7 @@ class Bulk(NodeTest):
         order = BulkOrder("set", "type=%s" % kind, values=values)
         preview = await c.preview_bulk_job(order)
         self.assertEqual((preview.tasks, preview.complete, preview.states), (7, True, {"submitted": 7}))
-        self.assertEqual(len(preview.samples), 7)
+        self.assertEqual((len(preview.samples), preview.read >= 7, preview.index), (7, True, "state"))
         name = "n-%s" % uuid.uuid4()
         started = await c.start_bulk_job(order, name=name, by="anna")
         self.assertEqual((started.name, started.verb, started.total), (name, "set", 7))

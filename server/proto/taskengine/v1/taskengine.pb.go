@@ -16284,6 +16284,8 @@ type PreviewBulkJobResponse struct {
 	Kinds         []*BulkKind            `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`                                                                              // of their errors, the most frequent first, at most 20
 	Samples       []*Task                `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`                                                                          // the newest of the tasks, at most 10
 	Left          map[string]int64       `protobuf:"bytes,8,rep,name=left,proto3" json:"left,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`     // of undo: tasks that stay as they are, by the reason; of set: tasks that could not be undone, likewise
+	Total         int64                  `protobuf:"varint,9,opt,name=total,proto3" json:"total,omitempty"`                                                                             // of how many tasks these were that were read, as in ListResponse
+	Index         string                 `protobuf:"bytes,10,opt,name=index,proto3" json:"index,omitempty"`                                                                             // as in ListResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -16372,6 +16374,20 @@ func (x *PreviewBulkJobResponse) GetLeft() map[string]int64 {
 		return x.Left
 	}
 	return nil
+}
+
+func (x *PreviewBulkJobResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *PreviewBulkJobResponse) GetIndex() string {
+	if x != nil {
+		return x.Index
+	}
+	return ""
 }
 
 // BulkKind are the tasks of a preview with an error of one kind.
@@ -19320,7 +19336,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x12DeleteTaskResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"G\n" +
 	"\x15PreviewBulkJobRequest\x12.\n" +
-	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\"\xd6\x03\n" +
+	"\x05order\x18\x01 \x01(\v2\x18.taskengine.v1.BulkOrderR\x05order\"\x82\x04\n" +
 	"\x16PreviewBulkJobResponse\x12\x14\n" +
 	"\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x1a\n" +
@@ -19329,7 +19345,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06states\x18\x05 \x03(\v21.taskengine.v1.PreviewBulkJobResponse.StatesEntryR\x06states\x12-\n" +
 	"\x05kinds\x18\x06 \x03(\v2\x17.taskengine.v1.BulkKindR\x05kinds\x12-\n" +
 	"\asamples\x18\a \x03(\v2\x13.taskengine.v1.TaskR\asamples\x12C\n" +
-	"\x04left\x18\b \x03(\v2/.taskengine.v1.PreviewBulkJobResponse.LeftEntryR\x04left\x1a9\n" +
+	"\x04left\x18\b \x03(\v2/.taskengine.v1.PreviewBulkJobResponse.LeftEntryR\x04left\x12\x14\n" +
+	"\x05total\x18\t \x01(\x03R\x05total\x12\x14\n" +
+	"\x05index\x18\n" +
+	" \x01(\tR\x05index\x1a9\n" +
 	"\vStatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +

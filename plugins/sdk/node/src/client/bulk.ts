@@ -33,9 +33,9 @@ export abstract class BulkCalls extends SliceCalls {
   /** Says which tasks a bulk job would change now. It changes nothing. */
   async previewBulkJob(order: BulkOrder, options?: CallOptions): Promise<BulkPreview> {
     const answer = await this.call(TaskService.method.previewBulkJob, () => ({ order: orderOf(order) }), options);
-    const { where, tasks, complete, read, states, left } = answer;
+    const { where, tasks, complete, read, total, index, states, left } = answer;
     return {
-      ...{ where, tasks: Number(tasks), complete, read: Number(read) },
+      ...{ where, tasks: Number(tasks), complete, read: Number(read), total: Number(total), index },
       states: Object.fromEntries(Object.entries(states).map(([state, count]) => [state, Number(count)])),
       left: Object.fromEntries(Object.entries(left).map(([reason, count]) => [reason, Number(count)])),
       kinds: answer.kinds.map((kind) => toNative(BulkKindSchema, kind)),

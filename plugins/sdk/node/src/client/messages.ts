@@ -76,6 +76,10 @@ export interface ErrorKinds {
   read: number;
   /** All tasks were read; if not, the newest were. */
   complete: boolean;
+  /** The field of the index by which the tasks were found or counted; empty if tasks of all states were read. */
+  index: string;
+  /** Of how many tasks the read ones were; 0 if the store does not count them, or an index has just the tasks that the filter selects. */
+  total: number;
 }
 
 /** A reason why a task does not run, or its present state. */
@@ -99,15 +103,15 @@ export interface WaitHistory {
 /** A limit as it is in force, as a whole or for one of its values. */
 export interface Limit extends Native<api.Limit> {}
 
-/** A schedule with its state, as it is when its pending orders are carried out. */
-export interface Schedule extends Native<api.Schedule> {}
-
-/** The effect of applySchedules on one schedule: without an error, outcome is created, updated or unchanged. */
 /** Why a limit holds tasks up: what uses it, and what waits for it. Without nextStart its rate allows a start now, or it has none. */
 export interface LimitReasons extends Omit<Native<api.WhyLimitResponse>, "limit"> {
   limit: Limit;
 }
 
+/** A schedule with its state, as it is when its pending orders are carried out. */
+export interface Schedule extends Native<api.Schedule> {}
+
+/** The effect of applySchedules on one schedule: without an error, outcome is created, updated or unchanged. */
 export interface AppliedSchedule extends Native<api.AppliedSchedule> {}
 
 /** How many schedules were changed, or would be, how many are so already, and which refuse the change. */
@@ -157,6 +161,10 @@ export interface BulkPreview {
   complete: boolean;
   /** How many tasks were read at least. */
   read: number;
+  /** Of how many tasks these were, as in ErrorKinds. */
+  total: number;
+  /** The field of the index by which they were found, as in ErrorKinds. */
+  index: string;
   /** How many of the tasks are in each state. */
   states: Record<string, number>;
   /** Of undo: how many tasks stay as they are, by the reason; of set: how many could not be undone, likewise. */

@@ -60,9 +60,9 @@ export abstract class TaskCalls extends EventCalls {
   async errorKinds(filter: ErrorFilter = {}, options?: CallOptions): Promise<ErrorKinds> {
     const { types = [], where = "", limit = 100 } = checkedFilter(filter);
     const answer = await this.call(TaskService.method.listErrors, () => ({ types, where, limit }), options);
-    const { tasks, others, read, complete } = answer;
+    const { tasks, others, read, complete, index, total } = answer;
     return {
-      ...{ tasks: Number(tasks), others: Number(others), read: Number(read), complete },
+      ...{ tasks: Number(tasks), others: Number(others), read: Number(read), complete, index, total: Number(total) },
       kinds: answer.kinds.map((kind) => toNative(ErrorKindSchema, kind)),
     };
   }

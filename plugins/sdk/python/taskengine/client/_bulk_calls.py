@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from .._wire import _fields, _signed
 from ._bulk_messages import BulkJob, BulkKind, BulkOrder, BulkPreview, TaskValues
 from ._calls import Call, Page, _checked, _optional, _read, _read_all, _read_page, _texts
@@ -28,7 +27,14 @@ def _time(first: int, at: Instant | None, delay: Seconds | None) -> bytes:
 
 
 def _order(o: BulkOrder) -> bytes:
-    encoded = text(1, o.verb) + text(2, o.where) + _texts(3, o.types) + text(4, o.reason) + _time(5, o.at, o.delay) + text(8, o.job)
+    encoded = (
+        text(1, o.verb)
+        + text(2, o.where)
+        + _texts(3, o.types)
+        + text(4, o.reason)
+        + _time(5, o.at, o.delay)
+        + text(8, o.job)
+    )
     return sized(1, encoded if o.values is None else encoded + sized(7, _values(o.values)))
 
 
@@ -45,8 +51,11 @@ def preview_bulk_job(order: BulkOrder) -> Call[BulkPreview]:
         of = dict(_fields(buf))
         states, left = (dict(_count(entry) for number, entry in _fields(buf) if number == n) for n in (5, 8))
         tasks, found = _signed(of.get(2, 0)), _signed(of.get(4, 0))
-        where = bytes(of.get(1, b"")).decode()
-        return BulkPreview(where, tasks, bool(of.get(3, 0)), found, states, kinds(buf), samples(buf), left)
+        where, index = (bytes(of.get(n, b"")).decode() for n in (1, 10))
+        total = int(of.get(9, 0))
+        return BulkPreview(
+            where, tasks, bool(of.get(3, 0)), found, states, kinds(buf), samples(buf), left, total, index
+        )
 
     return Call("PreviewBulkJob", _order(order), read, True)
 

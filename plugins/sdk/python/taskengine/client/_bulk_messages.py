@@ -119,6 +119,8 @@ class BulkPreview:
     kinds: Sequence[BulkKind]  # of their errors, the most frequent first, at most 20
     samples: Sequence[Task]  # the newest of the tasks, at most 10, without payload, result and checkpoint
     left: Mapping[str, int]  # of undo: how many stay as they are, by the reason; of set: how many could not be undone
+    total: int  # of how many tasks the read ones were, as in ErrorKinds
+    index: str  # the field of the index by which they were found, likewise
 
 
 def where_ids(*ids: Id) -> str:

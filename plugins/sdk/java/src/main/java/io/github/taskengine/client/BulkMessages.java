@@ -48,7 +48,9 @@ final class BulkMessages {
         p.getStatesMap(),
         Messages.all(p.getKindsList(), BulkMessages::kind),
         Messages.all(p.getSamplesList(), Messages::task),
-        p.getLeftMap());
+        p.getLeftMap(),
+        p.getTotal(),
+        p.getIndex());
   }
 
   private static BulkKind kind(Api.BulkKind k) {

@@ -15,6 +15,8 @@ import java.util.Map;
  * @param samples the newest of the tasks, at most 10, without payload, result and checkpoint
  * @param left of undo: how many tasks stay as they are, by the reason; of set: how many could not
  *     be undone, likewise
+ * @param total of how many tasks the read ones were, as in {@link ErrorKinds}
+ * @param index the field of the index by which they were found, as in {@link ErrorKinds}
  */
 public record BulkPreview(
     String where,
@@ -24,7 +26,9 @@ public record BulkPreview(
     Map<String, Long> states,
     List<BulkKind> kinds,
     List<Task> samples,
-    Map<String, Long> left) {
+    Map<String, Long> left,
+    long total,
+    String index) {
   /** Makes it, with copies of its lists. */
   public BulkPreview {
     states = Map.copyOf(states);

@@ -10,8 +10,8 @@ import java.util.List;
  * @param others with an error of a kind that is left out
  * @param read how many tasks the node has read at least
  * @param complete whether all tasks were read; if not, the newest were
- * @param index the field by whose index the tasks were found or counted; empty if tasks of all
- *     states were read
+ * @param index the field of the index by which the tasks were found or counted; empty if tasks of
+ *     all states were read
  * @param total of how many tasks the read ones were; 0 if the store does not count them, or an
  *     index has just the tasks that the filter selects
  */

@@ -69,6 +69,8 @@ class BulkTest {
     assertTrue(preview.complete());
     assertEquals(Map.of("submitted", 7L), preview.states());
     assertEquals(7, preview.samples().size());
+    assertEquals("state", preview.index());
+    assertEquals(0, preview.total());
     String name = "n-" + UUID.randomUUID();
     BulkJob started = client.bulkJobs().start(order, name, 0, "anna");
     assertEquals(
