@@ -1,4 +1,4 @@
-"""What a handler is told of tasks that it means to add."""
+"""What a handler learns of tasks that it means to add."""
 
 from __future__ import annotations
 

@@ -124,7 +124,9 @@ class Dialer:
         target, is_secure = target_of(self._address, to.needs_tls)
         if not is_secure:
             return grpc.insecure_channel(target, _OPTIONS)
-        return grpc.secure_channel(target, grpc.ssl_channel_credentials(pem(to.ca), pem(to.key), pem(to.cert)), _OPTIONS)
+        return grpc.secure_channel(
+            target, grpc.ssl_channel_credentials(pem(to.ca), pem(to.key), pem(to.cert)), _OPTIONS
+        )
 
     def open(self, channel: Any, requests: Iterator[bytes]) -> Any:
         """Opens the stream of a connection."""

@@ -183,9 +183,9 @@ class Outbox:
         with self._lock:
             if answer.number == task._checkpoints:
                 task._kept = None  # it need not be sent again
-            told = [future for number, future in task._saving if number <= answer.number]
-            del task._saving[: len(told)]
-        for future in told:
+            answered = [future for number, future in task._saving if number <= answer.number]
+            del task._saving[: len(answered)]
+        for future in answered:
             _tell(future, "the host has not stored the checkpoint: " + answer.error if answer.error else "")
 
     def ask(self, task: Task, name: str, children: list[bytes]) -> Future[list[Refusal]]:
@@ -243,10 +243,10 @@ class Outbox:
         """Ends the wait for answers to the checkpoints, checks and reads of a task, and takes no more of them."""
         with self._lock:
             task._gone = True
-            told, task._saving = task._saving, []
+            unanswered, task._saving = task._saving, []
             asked, task._asking = task._asking, {}
             read, task._reading = task._reading, {}
-        for _, future in told:
+        for _, future in unanswered:
             _tell(future, "whether the checkpoint is stored is unknown: " + why)
         for _, answer in asked.values():
             _learn(answer, [], why)

@@ -632,9 +632,7 @@ def child(
 ) -> bytes:
     """A field of a Finish, to be added to its end. A name is that of the set of children that it belongs to. Text that is
     no UTF-8 is an error."""
-    content = child_content(
-        task_type, key, ordering_key, payload, headers, run_at, priority, name, after, after_any
-    )
+    content = child_content(task_type, key, ordering_key, payload, headers, run_at, priority, name, after, after_any)
     return _message(7, content)
 
 

@@ -156,7 +156,7 @@ def keep(task):
     return "stored"
 
 
-def told(woken):
+def heard(woken):
     if woken.by != "signal":
         return {"by": woken.by}
     return {"by": woken.by, "id": woken.id, "name": woken.name, "data": base64.b64encode(woken.data).decode()}
@@ -165,7 +165,7 @@ def told(woken):
 @handler("await")
 def await_(task):
     if task.woken is not None:
-        return told(task.woken)
+        return heard(task.woken)
     asked = task.json()
     timeout = asked["timeout_ms"] / 1000 if "timeout_ms" in asked else None
     raise WaitFor(*asked["names"], timeout=timeout, result=asked.get("result"), checkpoint=asked.get("checkpoint"))
@@ -175,7 +175,7 @@ def await_(task):
 async def flow(task):
     began = await task.step("begin", lambda: str(os.getpid()))
     woken = await task.wait_for("packed", timeout=3600)
-    return {**told(woken), "began": began, "ended": await task.step("end", lambda: str(os.getpid()))}
+    return {**heard(woken), "began": began, "ended": await task.step("end", lambda: str(os.getpid()))}
 
 
 @handler("children")
@@ -241,7 +241,14 @@ async def documents(task):
 @handler("signals")
 def signals(task):
     asked = task.json()
-    names = {"to": "to", "type": "task_type", "key": "key", "ordering_key": "ordering_key", "id": "signal_id", "keep": "keep"}
+    names = {
+        "to": "to",
+        "type": "task_type",
+        "key": "key",
+        "ordering_key": "ordering_key",
+        "id": "signal_id",
+        "keep": "keep",
+    }
     task.send_signal(
         asked["name"], asked.get("data"), **{name: asked[field] for field, name in names.items() if field in asked}
     )

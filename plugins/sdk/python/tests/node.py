@@ -109,7 +109,7 @@ def free_address():
 
 @unittest.skipUnless(PROGRAM, "TASKENGINE_PROGRAM does not name the program of a node")
 class NodeTest(unittest.TestCase):
-    """Tests with a node of their own for each class, whose tasks are told apart by their keys."""
+    """Tests with a node of their own for each class, with tasks that differ by their keys."""
 
     @classmethod
     def setUpClass(cls):

@@ -61,7 +61,18 @@ class Blocking:
 
     def __getattr__(self, name):
         method = getattr(self.client, name)
-        if name in ("tasks", "schedules", "tree", "platforms", "bulk_jobs", "documents", "events", "logs", "ordering_keys", "ordering_key_tasks"):
+        if name in (
+            "tasks",
+            "schedules",
+            "tree",
+            "platforms",
+            "bulk_jobs",
+            "documents",
+            "events",
+            "logs",
+            "ordering_keys",
+            "ordering_key_tasks",
+        ):
             return lambda *args, **named: over(method(*args, **named))
         return lambda *args, **named: asyncio.to_thread(method, *args, **named)
 
@@ -255,7 +266,9 @@ class Verbs(NodeTest):
     @on_both
     async def test_a_tree_is_read_and_cancelled(self, c):
         children = [NewTask("idle", i) for i in range(1001)]
-        root = await c.submit_with_children(NewTask("echo"), children, count=7, or_failed=True, until=time.time() + 3600)
+        root = await c.submit_with_children(
+            NewTask("echo"), children, count=7, or_failed=True, until=time.time() + 3600
+        )
         tree = [one async for one in c.tree(root.id)]
         self.assertEqual([one.depth for one in tree], [0] + [1] * 1001)
         self.assertEqual([one.task.parent.index for one in tree[1:]], list(range(1001)))
@@ -345,7 +358,9 @@ class Verbs(NodeTest):
         self.assertEqual(list(silent), [])
         rate = Rate(20, timedelta(seconds=1))
         changed = await c.set_limit("partner", value, max=0, rate=rate, paused=True, by="eve")
-        self.assertEqual((changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "unknown (says eve)"))
+        self.assertEqual(
+            (changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "unknown (says eve)")
+        )
         with self.assertRaises(client.Conflict):
             await c.set_limit("partner", value, max=5, if_version=changed.setting.version + 1)
         self.assertTrue((await c.limit("partner", value)).paused)
@@ -353,21 +368,6 @@ class Verbs(NodeTest):
         with self.assertRaises(client.NotFound):
             await c.limit("nothing")
 
-    @on_both
-    async def test_sources_are_ordered(self, c):
-        async def carried_out():
-            end = time.monotonic() + PATIENCE
-            while (found := await c.source("orders")).orders:
-                self.assertLess(time.monotonic(), end, found)
-                await asyncio.sleep(0.05)
-            return found
-
-        self.assertEqual([s.name for s in await c.sources()], ["orders"])
-        found = await c.source("orders")
-        self.assertEqual((found.topics, found.lag, found.partitions), (("orders",), None, ()))
-        self.assertEqual((await c.pause_source("orders", "holiday")).name, "orders")
-        self.assertEqual((await carried_out()).paused.reason, "holiday")
-        await c.resume_source("orders")
     @on_both
     async def test_the_tasks_that_wait_for_a_limit_are_counted(self, c):
         value = str(uuid.uuid4())
@@ -385,14 +385,37 @@ class Verbs(NodeTest):
         with self.assertRaises(client.NotFound):
             await c.why_limit("nothing")
 
+    @on_both
+    async def test_sources_are_ordered(self, c):
+        async def carried_out():
+            end = time.monotonic() + PATIENCE
+            while (found := await c.source("orders")).orders:
+                self.assertLess(time.monotonic(), end, found)
+                await asyncio.sleep(0.05)
+            return found
+
+        self.assertEqual([s.name for s in await c.sources()], ["orders"])
+        found = await c.source("orders")
+        self.assertEqual((found.topics, found.lag, found.partitions), (("orders",), None, ()))
+        self.assertEqual((await c.pause_source("orders", "holiday")).name, "orders")
+        self.assertEqual((await carried_out()).paused.reason, "holiday")
+        await c.resume_source("orders")
         self.assertIsNone((await carried_out()).paused)
-        self.assertEqual(await c.seek_source("orders", time=datetime(2026, 3, 28, tzinfo=timezone.utc), dry_run=True), [])
+        self.assertEqual(
+            await c.seek_source("orders", time=datetime(2026, 3, 28, tzinfo=timezone.utc), dry_run=True), []
+        )
         await c.seek_source("orders", begin=True)
         with self.assertRaises(NotFound):
             await c.source("order")
         with self.assertRaises(NotFound):
             await c.pause_source("order")
-        for wrong in ({}, {"begin": True, "end": True}, {"offset": 1}, {"end": True, "topic": "other"}, {"begin": True, "partition": 1}):
+        for wrong in (
+            {},
+            {"begin": True, "end": True},
+            {"offset": 1},
+            {"end": True, "topic": "other"},
+            {"begin": True, "partition": 1},
+        ):
             with self.subTest(wrong), self.assertRaises(Invalid):
                 await c.seek_source("orders", **wrong)
 
@@ -513,7 +536,9 @@ class Verbs(NodeTest):
         prefix = "tenant-%s/" % uuid.uuid4()
         d = ScheduleDefinition(cron="30 2 29 2 *", task=ScheduleTask("report"))
         names = ["%s%03d" % (prefix, i) for i in range(101)]
-        done = await c.apply_schedules([*((name, d, 0) for name in names), ("wrong", ScheduleDefinition(cron="x", task=d.task))])
+        done = await c.apply_schedules(
+            [*((name, d, 0) for name in names), ("wrong", ScheduleDefinition(cron="x", task=d.task))]
+        )
         self.assertEqual(done[0], client.AppliedSchedule(names[0], "created", 1))
         self.assertEqual([one.outcome for one in done], ["created"] * 101 + [""])
         self.assertEqual(done[101].code, "invalid_argument")
@@ -532,7 +557,7 @@ class Verbs(NodeTest):
             await c.delete_schedules()
 
     @on_both
-    async def test_errors_are_told_apart(self, c):
+    async def test_errors_have_classes_of_their_own(self, c):
         for awaitable, kind in (
             (c.get(uuid.uuid4()), client.NotFound),
             (c.wait(uuid.uuid4()), client.NotFound),
@@ -825,7 +850,9 @@ class Access(unittest.TestCase):
             self.says(c, "(?i)peer name|hostname")
 
     def test_an_expired_certificate_is_called_that(self):
-        ca, certificate, key = ((EXPIRED / (name + ".pem")).read_bytes() for name in ("authority", "certificate", "key"))
+        ca, certificate, key = (
+            (EXPIRED / (name + ".pem")).read_bytes() for name in ("authority", "certificate", "key")
+        )
         with Client(self.serve(key=key, certificate=certificate), ca=ca) as c:
             self.says(c, "certificate has expired")
 
@@ -874,7 +901,10 @@ def self_signed(test, host="localhost"):
     if shutil.which("openssl") is None:
         test.skipTest("openssl makes the certificate, and is not installed")
     with tempfile.TemporaryDirectory() as directory:
-        arguments = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s -addext subjectAltName=DNS:%s" % (host, host)
+        arguments = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s -addext subjectAltName=DNS:%s" % (
+            host,
+            host,
+        )
         files = ["-keyout", "key.pem", "-out", "certificate.pem"]
         subprocess.run(["openssl", *arguments.split(), *files], cwd=directory, check=True, capture_output=True)
         return tuple(pathlib.Path(directory, name).read_bytes() for name in files[1::2])
@@ -900,7 +930,10 @@ class Addresses(unittest.TestCase):
                 lambda: c.submit("idle"),
                 lambda: c.wait("x", timeout=0.3),
             ):
-                with self.assertRaisesRegex(client.Unavailable, r"no node answers at 127.0.0.1:1 \(.*refused.*\), unix:/nowhere \(.*No such file.*\)"):
+                with self.assertRaisesRegex(
+                    client.Unavailable,
+                    r"no node answers at 127.0.0.1:1 \(.*refused.*\), unix:/nowhere \(.*No such file.*\)",
+                ):
                     call()
         self.assertGreaterEqual(time.monotonic() - begin, 0.3)
 

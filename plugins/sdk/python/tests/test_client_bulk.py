@@ -205,7 +205,6 @@ class Cluster(NodeTest):
             self.assertEqual(c.drain_node(own.id, by="anna").id, own.id)
         node.process.wait(PATIENCE)
 
-
     def test_tokens_are_made_listed_rotated_and_revoked(self):
         node = Node(self, is_guarded=True)
         with Client(node.address, token=node.token) as boss:

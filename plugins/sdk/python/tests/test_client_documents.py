@@ -54,7 +54,10 @@ class Documents(NodeTest):
         second = await c.set_document(key, "2", if_version=first.version)
         self.assertGreater(second.version, first.version)
         self.assertEqual(second.created_at, first.created_at)
-        for stale in (c.set_document(key, "x", if_version=first.version), c.delete_document(key, if_version=first.version)):
+        for stale in (
+            c.set_document(key, "x", if_version=first.version),
+            c.delete_document(key, if_version=first.version),
+        ):
             with self.assertRaises(Conflict):
                 await stale
         self.assertEqual((await c.document(key)).data, b"2")

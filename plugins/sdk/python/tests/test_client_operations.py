@@ -24,7 +24,9 @@ class Logs(NodeTest):
         entries = [e async for e in c.logs(receipt.id)]
         self.assertEqual([e.line.message for e in entries], ["one", "two"])
         line = entries[0].line
-        self.assertEqual((line.attempt, line.level, line.attrs, line.dropped, line.cut), (1, "INFO", '{"stream":"stderr"}', 0, False))
+        self.assertEqual(
+            (line.attempt, line.level, line.attrs, line.dropped, line.cut), (1, "INFO", '{"stream":"stderr"}', 0, False)
+        )
         self.assertLess(abs(datetime.now(timezone.utc) - line.time), timedelta(hours=1))
         self.assertEqual(line.node, (await c.nodes()).nodes[0].name)
         self.assertEqual([e async for e in c.logs(receipt.id, cursor=entries[-1].cursor)], [])

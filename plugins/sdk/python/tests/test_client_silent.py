@@ -78,7 +78,9 @@ class Every(grpc.GenericRpcHandler):
         self.serve = serve
 
     def service(self, details):
-        return grpc.stream_stream_rpc_method_handler(lambda requests, context: self.serve(details.method, requests, context))
+        return grpc.stream_stream_rpc_method_handler(
+            lambda requests, context: self.serve(details.method, requests, context)
+        )
 
 
 @contextlib.contextmanager

@@ -61,7 +61,22 @@ class Messages(unittest.TestCase):
         wanted = declared()
         wanted["Task"] -= {("payload_text", 23, "string", "one"), ("result_text", 24, "string", "one")}  # of JSON only
         wanted["ReceivedSignal"] -= {("data_text", 4, "string", "one")}  # likewise
-        for cls in sum((m.MESSAGES for m in (_messages, _slice_messages, _bulk_messages, _cluster_messages, _document_messages, _event_messages, _log_messages, _operation_messages)), ()):
+        for cls in sum(
+            (
+                m.MESSAGES
+                for m in (
+                    _messages,
+                    _slice_messages,
+                    _bulk_messages,
+                    _cluster_messages,
+                    _document_messages,
+                    _event_messages,
+                    _log_messages,
+                    _operation_messages,
+                )
+            ),
+            (),
+        ):
             fields = _codec.fields_of(cls).items()
             found = {(name.rstrip("_"), f.number, f.kind.name, f.shape) for name, f in fields}
             with self.subTest(cls.__name__):
@@ -103,14 +118,35 @@ class Messages(unittest.TestCase):
             (_slice_calls.slice_source("s"), {"name"}),
             (_slice_calls.platforms("s", "p", "t"), {"source", "prefix", "limit", "page_token"}),
             (_slice_calls.platform("s", "p"), {"source", "platform"}),
-            (_slice_calls.set_slices("s", "p", {"lag": "1s"}, "b", "r"), {"source", "platform", "values", "by", "reason"}),
-            (_slice_calls.add_platform("s", "p", {"lag": "1s"}, "b", "r"), {"source", "platform", "values", "by", "reason"}),
+            (
+                _slice_calls.set_slices("s", "p", {"lag": "1s"}, "b", "r"),
+                {"source", "platform", "values", "by", "reason"},
+            ),
+            (
+                _slice_calls.add_platform("s", "p", {"lag": "1s"}, "b", "r"),
+                {"source", "platform", "values", "by", "reason"},
+            ),
             (_slice_calls.remove_platform("s", "p", "b", "r"), {"source", "platform", "by", "reason"}),
-            (_slice_calls.apply_platforms("s", [client.PlatformRow("p")], True, "b", "r"), {"source", "platforms", "dry_run", "by", "reason"}),
-            (_slice_calls.change_slices("PauseSlices", "s", "p", "x", "b", "r"), {"source", "platform", "by", "reason", "prefix"}),
-            (_slice_calls.change_slices("ResumeSlices", "s", "p", "x", "b", "r"), {"source", "platform", "by", "reason", "prefix"}),
-            (_slice_calls.reset_platform("s", "p", at, at, "b", "r"), {"source", "platform", "to", "from", "by", "reason"}),
-            (_slice_calls.retry_slices("s", "p", "x", at, at, "b", "r"), {"source", "platform", "from", "until", "by", "reason", "prefix"}),
+            (
+                _slice_calls.apply_platforms("s", [client.PlatformRow("p")], True, "b", "r"),
+                {"source", "platforms", "dry_run", "by", "reason"},
+            ),
+            (
+                _slice_calls.change_slices("PauseSlices", "s", "p", "x", "b", "r"),
+                {"source", "platform", "by", "reason", "prefix"},
+            ),
+            (
+                _slice_calls.change_slices("ResumeSlices", "s", "p", "x", "b", "r"),
+                {"source", "platform", "by", "reason", "prefix"},
+            ),
+            (
+                _slice_calls.reset_platform("s", "p", at, at, "b", "r"),
+                {"source", "platform", "to", "from", "by", "reason"},
+            ),
+            (
+                _slice_calls.retry_slices("s", "p", "x", at, at, "b", "r"),
+                {"source", "platform", "from", "until", "by", "reason", "prefix"},
+            ),
             (_bulk_calls.preview_bulk_job(client.BulkOrder("fail")), {"order"}),
             (_bulk_calls.start_bulk_job(client.BulkOrder("fail"), "n", 1.5, "b"), {"order", "name", "rate", "by"}),
             (_bulk_calls.bulk_job("n"), {"name"}),
@@ -141,13 +177,18 @@ class Messages(unittest.TestCase):
             (_operation_calls.ordering_key_tasks("k", "t"), {"key", "page_token"}),
             (_operation_calls.resume_ordering_key("k"), {"key"}),
             (_operation_calls.skip_ordering_key("k", "r"), {"key", "reason"}),
-            (_operation_calls.silence_alerts("r", {"type": "t"}, 1, "c", "b"), {"rule", "labels", "for", "comment", "by"}),
+            (
+                _operation_calls.silence_alerts("r", {"type": "t"}, 1, "c", "b"),
+                {"rule", "labels", "for", "comment", "by"},
+            ),
             (_operation_calls.unsilence_alerts("x"), {"id"}),
             (_operation_calls.test_alerts(["t"]), {"targets"}),
             (_operation_calls.apply_config(True), {"all_nodes"}),
             (_events._request("w", ["t"], "c", True), {"where", "types", "cursor", "catch_up", "timeout"}),
             (_calls.tasks(["error"], ["t"], "k", "w", "p"), {"states", "types", "page_token", "key", "where"}),
             (_calls.error_kinds(["t"], "w", 7), {"types", "where", "limit"}),
+            (_calls.limit("l", "v"), {"name", "value"}),
+            (_calls.why_limit("l", "v"), {"name", "value"}),
         ):
             with self.subTest(call.method):
                 numbers = {name: number for name, number, _, _ in wanted[call.method + "Request"]}
@@ -157,9 +198,22 @@ class Messages(unittest.TestCase):
     def test_nodes_that_are_silent_are_read_beside_what_was_asked(self):
         silent = client.SilentNode("n2", "i", "http://10.0.0.2:1", "no route")
         limit, node, worker = client.Limit("l"), client.Node("n1"), client.Worker("1")
-        for call, one in ((_calls.limits(), limit), (_cluster_calls.nodes(""), node), (_cluster_calls.workers(), worker)):
+        for call, one in (
+            (_calls.limits(), limit),
+            (_cluster_calls.nodes(""), node),
+            (_cluster_calls.workers(), worker),
+        ):
             answer = _codec.sized(1, _codec.encode(one)) + _codec.sized(2, _codec.encode(silent))
             self.assertEqual(tuple(call.read(answer)), ([one], [silent]))
+
+    def test_why_a_limit_holds_tasks_up_is_read_as_a_whole(self):
+        at = datetime(2026, 3, 29, 1, 2, 3, tzinfo=timezone.utc)
+        why = client.LimitReasons(
+            client.Limit("l"), (client.LimitTask("x", "t", 2, at, "n1"),), (client.LimitQueue("t", 7, "n1"),), at,
+            (client.LimitNode("n2", 1, 3, at),), "p", (client.SilentNode("n3"),),
+        )  # fmt: skip
+        self.assertEqual(_calls.why_limit("l", "v").read(_codec.encode(why)), why)
+        self.assertEqual(_calls.why_limit("l", "v").read(b"").limit, None)
 
     def test_a_log_says_at_its_end_which_lines_are_missing(self):
         line = client.LogLine(1, message="m")
@@ -187,8 +241,6 @@ class Messages(unittest.TestCase):
         for call in (
             lambda: _calls.set_limit("l", "", -1, None, None, None, ""),
             lambda: _calls.set_limit("l", "", None, None, None, 1 << 64, ""),
-            (_calls.limit("l", "v"), {"name", "value"}),
-            (_calls.why_limit("l", "v"), {"name", "value"}),
             lambda: _calls.change("Cancel", "x", 1 << 64),
             lambda: _calls.get("\udcff"),
             lambda: _calls.tasks("error", (), "", "", ""),
@@ -206,15 +258,6 @@ class Messages(unittest.TestCase):
             lambda: _document_calls.delete_document("k", -1, ""),
             lambda: _events._request("", "mail", "", False),
             lambda: _logs._request("x", -1, False, ""),
-    def test_why_a_limit_holds_tasks_up_is_read_as_a_whole(self):
-        at = datetime(2026, 3, 29, 1, 2, 3, tzinfo=timezone.utc)
-        why = client.LimitReasons(
-            client.Limit("l"), (client.LimitTask("x", "t", 2, at, "n1"),), (client.LimitQueue("t", 7, "n1"),), at,
-            (client.LimitNode("n2", 1, 3, at),), "p", (client.SilentNode("n3"),),
-        )  # fmt: skip
-        self.assertEqual(_calls.why_limit("l", "v").read(_codec.encode(why)), why)
-        self.assertEqual(_calls.why_limit("l", "v").read(b"").limit, None)
-
             lambda: _operation_calls.ordering_keys("error", False, ""),
             lambda: _operation_calls.test_alerts("hook"),
             lambda: _operation_calls.silence_alerts("r", None, "1h", "", ""),

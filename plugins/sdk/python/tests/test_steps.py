@@ -264,7 +264,9 @@ class Checks(unittest.TestCase):
 
     def test_what_no_answer_can_have_is_not_asked_about(self):
         refused = self.task.check_children("page", Child("a", bytes(200)), Child("b"))
-        self.assertEqual([(r.index, r.reason, r.fails) for r in refused], [(0, "too_large", True), (1, "too_large", True)])
+        self.assertEqual(
+            [(r.index, r.reason, r.fails) for r in refused], [(0, "too_large", True), (1, "too_large", True)]
+        )
         self.assertEqual(self.outbox.questions(self.task), [])
 
     def test_an_answer_is_not_awaited_for_ever(self):
@@ -310,7 +312,9 @@ class Documents(unittest.TestCase):
             return await first, await second
 
         there, none = asyncio.run(read())
-        self.assertEqual((there.key, there.version, there.text(), there.json()), ("stock/a", 5, '{"left": 2}', {"left": 2}))
+        self.assertEqual(
+            (there.key, there.version, there.text(), there.json()), ("stock/a", 5, '{"left": 2}', {"left": 2})
+        )
         times = [round(time.timestamp() * 1e6) for time in (there.expires_at, there.created_at, there.updated_at)]
         self.assertEqual(times, [at, at + 1, at + 2])
         self.assertEqual((none, none.json()), (Document("stöck/b"), None))

@@ -90,15 +90,15 @@ class Tasks(unittest.TestCase):
             self.assertGreater(t.time_left(), 30)
 
     def test_an_error_after_the_deadline_is_in_doubt_whatever_it_says(self):
-        told = task()
-        told._cancel("deadline", "too long")
+        heard = task()
+        heard._cancel("deadline", "too long")
         for e in (ValueError("x"), Permanent("no"), RetryIn(5, "later"), Cancelled("x", "deadline")):
-            for t in (task(time_left=-1), told):
+            for t in (task(time_left=-1), heard):
                 self.assertEqual(in_doubt(_answer.error(t, e, Host())), True, e)
         for e in (Permanent("no"), RetryIn(5, "later")):
             self.assertEqual(in_doubt(_answer.error(task(time_left=60_000_000), e, Host())), False, e)
 
-    def test_why_it_shall_stop_is_told(self):
+    def test_a_handler_learns_why_it_shall_stop(self):
         t = task()
         self.assertIsNone(t.cancellation)
         t._cancel("deadline", "too long")
@@ -417,7 +417,10 @@ class Verdicts(unittest.TestCase):
         t = task()
         self.assertEqual((t.children, t.parent), ({}, None))
         t._run.task_id = bytes(range(16))
-        t._run.children = [_wire.ChildSet("pägé", 70001, 1, 2, 3, b"\x01\x02"), _wire.ChildSet("bound", 2, shards=b"\x07\xc8")]
+        t._run.children = [
+            _wire.ChildSet("pägé", 70001, 1, 2, 3, b"\x01\x02"),
+            _wire.ChildSet("bound", 2, shards=b"\x07\xc8"),
+        ]
         t._run.parent = _wire.Parent(bytes(range(1, 17)), "örder", 7)
         page = t.children["pägé"]
         self.assertEqual((page.added, page.done, page.failed, page.cancelled, page.ended), (70001, 1, 2, 3, 6))

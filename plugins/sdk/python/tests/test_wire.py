@@ -53,7 +53,8 @@ class Decoding(unittest.TestCase):
             "received": int(content.get("received", 0)),
             "heard": int(content.get("heard", 0)),
             "stored": [
-                (int(k.get("run_id", 0)), int(k.get("number", 0)), k.get("error", "")) for k in content.get("stored", [])
+                (int(k.get("run_id", 0)), int(k.get("number", 0)), k.get("error", ""))
+                for k in content.get("stored", [])
             ],
             "checked": [
                 (

@@ -82,7 +82,15 @@ class Line:
         return _wire._numbers(self.offer[4][0]) if self.offer[4] else []
 
     def welcome(
-        self, protocol=1, slots=2, features=(), resumed=0, received=0, runs=(), liveness=0, reconnect=60_000_000,
+        self,
+        protocol=1,
+        slots=2,
+        features=(),
+        resumed=0,
+        received=0,
+        runs=(),
+        liveness=0,
+        reconnect=60_000_000,
         lease=0,
     ):
         w = _wire._int(1, protocol) + _wire._text(2, "node 1") + _wire._text(3, "h") + _wire._int(4, slots)
@@ -492,7 +500,13 @@ class Connections(unittest.TestCase):
             }
         )
         self.assertEqual((c.addresses, c.handler, c.token), (["a:1", "unix:/s", "http://b:2"], "h", "te_x"))
-        self.assertEqual((c.labels, c.problem()), ({"region": "eu", "disk": "fast"}, "'http://b:2' is a URL of http, and there are options of TLS; write https"))
+        self.assertEqual(
+            (c.labels, c.problem()),
+            (
+                {"region": "eu", "disk": "fast"},
+                "'http://b:2' is a URL of http, and there are options of TLS; write https",
+            ),
+        )
         with self.assertRaisesRegex(ValueError, "TASKENGINE_CA: .*/no/such/file"):
             c.ca()
         with self.assertRaisesRegex(ValueError, "'eu': give NAME=value"):

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from taskengine import Again, Cancelled, Client, Document, LogHandler, Permanent, Program, Task, WaitFor, Woken, client, handler
+from taskengine import (
+    Again,
+    Cancelled,
+    Client,
+    Document,
+    LogHandler,
+    Permanent,
+    Program,
+    Task,
+    WaitFor,
+    Woken,
+    client,
+    handler,
+)
 
 
 @dataclass
@@ -92,7 +105,9 @@ def submits(c: Client) -> Order:
     undone: client.WorkflowStep | None = c.retry_workflow(receipt.id, from_step="pay").steps[0].compensation
     shown: client.Workflow = c.workflow_of("o-1")
     listed = [shown.task] if undone is not None else listed
-    order_of: client.BulkOrder = client.BulkOrder("set", "state=error", values=client.TaskValues(priority=1, payload=Order("a", 1)))
+    order_of: client.BulkOrder = client.BulkOrder(
+        "set", "state=error", values=client.TaskValues(priority=1, payload=Order("a", 1))
+    )
     job: client.BulkJob = c.start_bulk_job(order_of, name="mend", rate=0.5)
     states: dict[str, int] = dict(c.preview_bulk_job(order_of).states) if job.has_ended else {}
     for event in c.events(where="type=mail", cursor="1h", catch_up=True):

@@ -44,28 +44,20 @@ class Bulk:
         """The bulk jobs without refusals and history, the newest first. Each page is a call of its own."""
         return self._items(_bulk_calls.bulk_jobs)
 
-    def pause_bulk_job(
-        self, name: str, *, by: str = "", reason: str = "", timeout: float | None = None
-    ) -> BulkJob:
+    def pause_bulk_job(self, name: str, *, by: str = "", reason: str = "", timeout: float | None = None) -> BulkJob:
         """Has a bulk job change no more tasks until continue_bulk_job. Of the tasks that it is at, some may still be
         changed."""
         return self._call(_bulk_calls.change_bulk_job("PauseBulkJob", name, by, reason), timeout)
 
-    def continue_bulk_job(
-        self, name: str, *, by: str = "", reason: str = "", timeout: float | None = None
-    ) -> BulkJob:
+    def continue_bulk_job(self, name: str, *, by: str = "", reason: str = "", timeout: float | None = None) -> BulkJob:
         """Ends a pause."""
         return self._call(_bulk_calls.change_bulk_job("ContinueBulkJob", name, by, reason), timeout)
 
-    def set_bulk_job_rate(
-        self, name: str, rate: float, *, by: str = "", timeout: float | None = None
-    ) -> BulkJob:
+    def set_bulk_job_rate(self, name: str, rate: float, *, by: str = "", timeout: float | None = None) -> BulkJob:
         """Changes how many tasks a bulk job changes in a second; 0 is as many as possible."""
         return self._call(_bulk_calls.set_bulk_job_rate(name, rate, by), timeout)
 
-    def stop_bulk_job(
-        self, name: str, *, by: str = "", reason: str = "", timeout: float | None = None
-    ) -> BulkJob:
+    def stop_bulk_job(self, name: str, *, by: str = "", reason: str = "", timeout: float | None = None) -> BulkJob:
         """Ends a bulk job. Tasks that it has changed stay so."""
         return self._call(_bulk_calls.change_bulk_job("StopBulkJob", name, by, reason), timeout)
 
@@ -132,9 +124,7 @@ class AsyncBulk:
         """Ends a pause."""
         return await self._call(_bulk_calls.change_bulk_job("ContinueBulkJob", name, by, reason), timeout)
 
-    async def set_bulk_job_rate(
-        self, name: str, rate: float, *, by: str = "", timeout: float | None = None
-    ) -> BulkJob:
+    async def set_bulk_job_rate(self, name: str, rate: float, *, by: str = "", timeout: float | None = None) -> BulkJob:
         """Changes how many tasks a bulk job changes in a second; 0 is as many as possible."""
         return await self._call(_bulk_calls.set_bulk_job_rate(name, rate, by), timeout)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Callable, Generic, Tuple, TypeVar, Union
+from typing import Any, Callable, Generic, TypeVar, Union
 
 from .._wire import _encode_varint, _fields
 from ._cluster_messages import LimitList, LimitReasons, SilentNode
@@ -228,9 +228,7 @@ def tasks(
     return Call("List", request, lambda buf: (page(buf), dict(_fields(buf)).get(4, b"").decode()), True)
 
 
-def task_pages(
-    states: Iterable[str], types: Iterable[str], key: str, where: str
-) -> Callable[[str], Call[Page[Task]]]:
+def task_pages(states: Iterable[str], types: Iterable[str], key: str, where: str) -> Callable[[str], Call[Page[Task]]]:
     """Makes the calls for the pages of a list, by their tokens."""
 
     def call(token: str) -> Call[Page[Task]]:
@@ -255,7 +253,9 @@ def error_kinds(types: Iterable[str], where: str, limit: int) -> Call[ErrorKinds
     def read(buf: bytes) -> ErrorKinds:
         of = dict(_fields(buf))
         index, total = bytes(of.get(6, b"")).decode(), int(of.get(7, 0))
-        return ErrorKinds(kinds(buf), int(of.get(2, 0)), int(of.get(3, 0)), int(of.get(4, 0)), bool(of.get(5, 0)), index, total)
+        return ErrorKinds(
+            kinds(buf), int(of.get(2, 0)), int(of.get(3, 0)), int(of.get(4, 0)), bool(of.get(5, 0)), index, total
+        )
 
     return Call("ListErrors", _texts(1, types) + text(2, where) + integer(3, limit), read, True)
 
@@ -414,7 +414,7 @@ def apply_schedule(name: str, definition: ScheduleDefinition) -> Call[str]:
     return Call("ApplySchedule", text(1, name) + sized(2, encode(definition)), _read_text, True)
 
 
-NamedSchedule = Union[Tuple[str, ScheduleDefinition], Tuple[str, ScheduleDefinition, int]]
+NamedSchedule = Union[tuple[str, ScheduleDefinition], tuple[str, ScheduleDefinition, int]]
 """A name and a definition, and the version that the schedule must have: 0 if there must be none."""
 
 

@@ -125,7 +125,9 @@ class AsyncCluster:
         revoked or have expired in the last 30 days."""
         return await self._call(_cluster_calls.tokens(revoked), timeout)
 
-    async def revoke_token(self, name: str, *, force: bool = False, by: str = "", timeout: float | None = None) -> Token:
+    async def revoke_token(
+        self, name: str, *, force: bool = False, by: str = "", timeout: float | None = None
+    ) -> Token:
         """Has the nodes refuse a token within about a second. The last valid token that may manage tokens is revoked with
         force alone. Revoking it again changes nothing."""
         return await self._call(_cluster_calls.revoke_token(name, force, by), timeout)

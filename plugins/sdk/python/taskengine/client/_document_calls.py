@@ -19,9 +19,7 @@ def documents(prefix: str, token: str) -> Call[Page[Document]]:
 
 
 @_checked
-def set_document(
-    key: str, data: object, if_version: int | None, expires_at: Instant | None, by: str
-) -> Call[Document]:
+def set_document(key: str, data: object, if_version: int | None, expires_at: Instant | None, by: str) -> Call[Document]:
     request = text(1, key) + _optional(3, if_version) + text(5, by)
     if data is not None:
         request += sized(2, payload_of(data))

@@ -47,9 +47,7 @@ class _Following(Following[TaskLogsResponse, LogEntry]):
 class Logs(Streams):
     """The method of the client that blocks."""
 
-    def logs(
-        self, id: Id, *, attempt: int = 0, follow: bool = False, cursor: str = ""
-    ) -> Iterator[LogEntry]:
+    def logs(self, id: Id, *, attempt: int = 0, follow: bool = False, cursor: str = "") -> Iterator[LogEntry]:
         """The lines that handlers have logged about a task, the oldest attempt first, as far as the nodes keep them, or those
         of one attempt. With follow, new lines follow as they come, until the task has ended. cursor is that of an earlier
         entry. If lines may be missing, the last entry says which. Raises NotFound if there is neither a task nor a line.
@@ -62,9 +60,7 @@ class Logs(Streams):
 class AsyncLogs(AsyncStreams):
     """The method of the client for coroutines."""
 
-    def logs(
-        self, id: Id, *, attempt: int = 0, follow: bool = False, cursor: str = ""
-    ) -> AsyncIterator[LogEntry]:
+    def logs(self, id: Id, *, attempt: int = 0, follow: bool = False, cursor: str = "") -> AsyncIterator[LogEntry]:
         """The lines that handlers have logged about a task, the oldest attempt first, as far as the nodes keep them, or those
         of one attempt. With follow, new lines follow as they come, until the task has ended. cursor is that of an earlier
         entry. If lines may be missing, the last entry says which. Raises NotFound if there is neither a task nor a line.

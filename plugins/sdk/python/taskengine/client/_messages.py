@@ -232,7 +232,9 @@ class ErrorKinds:
     others: int  # with an error of a kind that is left out
     read: int  # how many tasks the node has read at least
     complete: bool  # all tasks were read; if not, the newest were
-    index: str  # the field by whose index the tasks were found or counted; empty if tasks of all states were read
+    index: (
+        str  # the field of the index by which the tasks were found or counted; empty if tasks of all states were read
+    )
     total: int  # of how many tasks the read ones were; 0 if the store does not count them, or an index has just the tasks that the filter selects
 
 

@@ -106,9 +106,7 @@ class Node:
     def _open(self) -> Any:
         if self._is_secure:
             to = self._access
-            return grpc.secure_channel(
-                self._target, grpc.ssl_channel_credentials(to.ca, to.key, to.cert), _OPTIONS
-            )
+            return grpc.secure_channel(self._target, grpc.ssl_channel_credentials(to.ca, to.key, to.cert), _OPTIONS)
         return grpc.insecure_channel(self._target, _OPTIONS)
 
     def begin(self, method: str, request: bytes, timeout: float | None) -> Any:

@@ -67,7 +67,9 @@ class AlertSilence:
 
     id: str = one(1, TEXT)
     rule: str = one(2, TEXT)  # empty: any
-    labels: Mapping[str, str] = texts(3)  # that an alert must have; a value with * at its end stands for all that begin so
+    labels: Mapping[str, str] = texts(
+        3
+    )  # that an alert must have; a value with * at its end stands for all that begin so
     until: datetime | None = one(4, TIME)
     comment: str = one(5, TEXT)
     by: str = one(6, TEXT)  # who made it

@@ -68,9 +68,7 @@ def apply_platforms(
 
 
 @_checked
-def change_slices(
-    method: str, source: str, platform: str, prefix: str, by: str, reason: str
-) -> Call[Platform | None]:
+def change_slices(method: str, source: str, platform: str, prefix: str, by: str, reason: str) -> Call[Platform | None]:
     """PauseSlices or ResumeSlices."""
     request = _order(source, platform, by, reason, 3) + text(5, prefix)
     return Call(method, request, _read_platform, True)

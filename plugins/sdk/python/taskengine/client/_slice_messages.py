@@ -70,7 +70,9 @@ class SliceSource:
     values: Sequence[SliceSetting] = many(14, message(SliceSetting))  # that are set for it; not in lists
     history: Sequence[SliceChange] = many(15, message(SliceChange))  # the newest, the oldest first; not in lists
     only_on: str = one(16, TEXT)  # the node that has these values and platforms in a store of its own; "": all nodes do
-    version: int = one(17, UINT64)  # of its values: grows with each change of them, also by the configuration, and when the clock was set back
+    version: int = one(
+        17, UINT64
+    )  # of its values: grows with each change of them, also by the configuration, and when the clock was set back
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,9 @@ class AsyncSlices:
     ) -> Platform | None:
         """Stops a platform or, without one, all platforms of the source with names that begin with prefix from making
         slices until resume_slices."""
-        return await self._call(_slice_calls.change_slices("PauseSlices", source, platform, prefix, by, reason), timeout)
+        return await self._call(
+            _slice_calls.change_slices("PauseSlices", source, platform, prefix, by, reason), timeout
+        )
 
     async def resume_slices(
         self,
@@ -270,7 +272,9 @@ class AsyncSlices:
         timeout: float | None = None,
     ) -> Platform | None:
         """Ends pauses, as pause_slices begins them."""
-        return await self._call(_slice_calls.change_slices("ResumeSlices", source, platform, prefix, by, reason), timeout)
+        return await self._call(
+            _slice_calls.change_slices("ResumeSlices", source, platform, prefix, by, reason), timeout
+        )
 
     async def reset_platform(
         self,
