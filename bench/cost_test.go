@@ -20,7 +20,7 @@ func tellsWrites(t *testing.T, dir string) bool {
 
 func TestWhatAChildWroteCountsAfterItWasKilled(t *testing.T) {
 	dir := diskDir(t)
-	told := tellsWrites(t, dir)
+	counted := tellsWrites(t, dir)
 	before := used(nil).written
 	const size = 4 << 20
 	child := exec.Command("sh", "-c", `head -c 4194304 /dev/zero > "$0" && echo written && exec sleep 60`, filepath.Join(dir, "file"))
@@ -38,7 +38,7 @@ func TestWhatAChildWroteCountsAfterItWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = child.Wait() // it was killed
-	if wrote := used(nil).written - before; told != (wrote >= size) {
-		t.Errorf("%d bytes were written, want %d or more if the system counts them: %v", wrote, size, told)
+	if wrote := used(nil).written - before; counted != (wrote >= size) {
+		t.Errorf("%d bytes were written, want %d or more if the system counts them: %v", wrote, size, counted)
 	}
 }

@@ -229,8 +229,8 @@ func TestNothingIsLostWhenTheNodeIsKilled(t *testing.T) {
 				"tasks=[{name: twice, handler: {sleep: 5ms}}, {name: once, delivery: at_most_once, handler: {sleep: 5ms}}]")
 			o := on(t, s.name)
 			run := ran(t, sc, o)[0].Runs[0]
-			if told := tellsWrites(t, o.Dir); told != (run.Cost.Written > 0) {
-				t.Errorf("%d bytes were written, and the system counts them: %v", run.Cost.Written, told)
+			if counted := tellsWrites(t, o.Dir); counted != (run.Cost.Written > 0) {
+				t.Errorf("%d bytes were written, and the system counts them: %v", run.Cost.Written, counted)
 			}
 			if run.Finished+run.Failed != run.Submitted || run.Restart <= 0 || !slices.Contains(run.Notes, "the node was killed 3 times") {
 				t.Errorf("of %d tasks %d finished and %d failed; %v %v", run.Submitted, run.Finished, run.Failed, run.Restart, run.Notes)

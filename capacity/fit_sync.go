@@ -25,7 +25,7 @@ type synced struct {
 	grown bool          // the log was filled just before this sync
 	sorts bool          // the store sorts files during the sync
 	usual bool          // ahead is as in most of the run; else the sync catches up after a slow one
-	told  []time.Duration
+	woken []time.Duration
 }
 
 // fitSync determines how long syncs take, by the idleness of the disk and by bytes. It uses open
@@ -58,10 +58,10 @@ func (c *Curves) fitSync(all []observed) {
 	if len(k.Log.Grown) > 0 {
 		k.Log.Step, k.Log.Below = pebble.LogFillStep, pebble.LogFillBelow
 	}
-	k.Told = byIdle(idlenesses(), func(yield func(idle, took time.Duration)) {
+	k.Woken = byIdle(idlenesses(), func(yield func(idle, took time.Duration)) {
 		for _, uses := range series {
 			for _, s := range uses {
-				for _, late := range s.told {
+				for _, late := range s.woken {
 					yield(s.idle, late)
 				}
 			}
@@ -190,7 +190,7 @@ func (o *observed) uses() []synced {
 }
 
 // logged returns the syncs of the log as uses of the disk. A sync serves the commits that asked for it
-// before its last write began. told has the time from the end of the sync until each of them went on.
+// before its last write began. woken has the time from the end of the sync until each of them went on.
 func (o *observed) logged() (uses []synced) {
 	next := 0
 	var idle sim.Idleness
@@ -209,7 +209,7 @@ func (o *observed) logged() (uses []synced) {
 		first := next
 		for ; next < len(o.commits) && !o.commits[next].asked().After(s.wrote); next++ {
 			m := &o.commits[next]
-			use.told = append(use.told, max(0, m.asked().Add(m.durable).Sub(s.ended)))
+			use.woken = append(use.woken, max(0, m.asked().Add(m.durable).Sub(s.ended)))
 		}
 		if i == 0 || next == first {
 			continue

@@ -107,9 +107,9 @@ func TestSyncsAreSeparatedFromTheWorkBeforeAndAfterThem(t *testing.T) {
 	}}
 	var idle sim.Idleness
 	want := []synced{
-		{idle: idle.Note(0), took: us(220), bytes: 80_000, ahead: true, told: []time.Duration{us(40), us(10)}},
-		{idle: idle.Note(us(660)), took: us(220), bytes: 500, told: []time.Duration{us(20)}}, // more than the part that is filled ahead
-		{idle: idle.Note(0), took: us(200), bytes: 600, sorts: true, told: []time.Duration{us(20)}},
+		{idle: idle.Note(0), took: us(220), bytes: 80_000, ahead: true, woken: []time.Duration{us(40), us(10)}},
+		{idle: idle.Note(us(660)), took: us(220), bytes: 500, woken: []time.Duration{us(20)}}, // more than the part that is filled ahead
+		{idle: idle.Note(0), took: us(200), bytes: 600, sorts: true, woken: []time.Duration{us(20)}},
 	}
 	if uses := o.logged(); !reflect.DeepEqual(uses, want) {
 		t.Errorf("the uses of the disk are\n%+v, want\n%+v", uses, want)

@@ -316,7 +316,7 @@ func TestOfManyTasksThoseAreAddedThatCanBe(t *testing.T) {
 	}
 }
 
-func TestARequestIsRejectedWhoseKeyIsTaken(t *testing.T) {
+func TestARequestWithATakenKeyIsRejected(t *testing.T) {
 	c, n := newClient(t)
 	first, err := c.Submit(t.Context(), "strict", 1, client.Key("k"))
 	if err != nil || first.Outcome != "created" {

@@ -66,7 +66,7 @@ func (p *lossy) serve() {
 	}
 }
 
-func TestASubmitWhoseAnswerIsLostAddsOneTask(t *testing.T) {
+func TestASubmitWithALostAnswerAddsOneTask(t *testing.T) {
 	n := newTasks(t)
 	address, _ := n.serve(t)
 	seed := rand.Uint64()

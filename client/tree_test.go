@@ -109,7 +109,7 @@ func TestMoreChildrenThanARequestMayHaveAreAddedInSeveral(t *testing.T) {
 }
 
 // The request of the first part was made, and then the caller was lost.
-func TestChildrenWhoseCallerWasLostAreContinued(t *testing.T) {
+func TestChildrenOfACallerThatWasLostAreContinued(t *testing.T) {
 	for name, count := range map[string]int{"in several requests": client.MaxChildren + 1, "in one": 5, "as they are": 3} {
 		t.Run(name, func(t *testing.T) { continueChildren(t, count) })
 	}

@@ -54,17 +54,17 @@ func TestTasksAreAddedEachTimeThatATaskRunsAgain(t *testing.T) {
 			return []engine.Request{{Type: "fire"}, {Type: "fire", ID: t.ID.Child(at, "a")}, {Type: "fire", ID: t.ID.Child(at, "a")}, {Type: "fire", At: at.Add(time.Hour)}}
 		}))
 		n.close()
-		var told atomic.Int64
+		var heard atomic.Int64
 		n.config.Observer.Inserted = func(_ time.Time, t *task.Task) {
 			if t.Type == "fire" {
-				told.Add(1)
+				heard.Add(1)
 			}
 		}
 		n.open()
 		id := n.submit(engine.Request{Type: "tick"})
 		time.Sleep(9*time.Minute + time.Second)
-		if got := n.fired(); got != 30 || told.Load() != 30 {
-			t.Errorf("%d tasks were added and %d reported in ten runs, want 30", got, told.Load())
+		if got := n.fired(); got != 30 || heard.Load() != 30 {
+			t.Errorf("%d tasks were added and %d reported in ten runs, want 30", got, heard.Load())
 		}
 		if _, err := n.Cancel(t.Context(), task.Ref{ID: id}, ""); err != nil {
 			t.Error(err)

@@ -31,12 +31,12 @@ func TestATaskRunsAgainAsATransactionSaysWhateverItsHandlerReturns(t *testing.T)
 		err    error
 		silent bool // OnCommit functions are not called
 	}{
-		"nothing":                              {},
-		"an error":                             {err: errNo},
-		"a permanent error":                    {err: task.Permanent(errNo)},
-		"another time":                         {err: task.Again(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), task.WithPayload([]byte("other")))},
-		"nothing, and the commit is not told":  {silent: true},
-		"an error, and the commit is not told": {silent: true, err: errNo},
+		"nothing":           {},
+		"an error":          {err: errNo},
+		"a permanent error": {err: task.Permanent(errNo)},
+		"another time":      {err: task.Again(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), task.WithPayload([]byte("other")))},
+		"nothing, and nothing says that it has committed":  {silent: true},
+		"an error, and nothing says that it has committed": {silent: true, err: errNo},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestATaskRunsAgainAsATransactionSaysWhateverItsHandlerReturns(t *testing.T)
 	}
 }
 
-func TestATaskWhoseTransactionWasRolledBackRunsAsItsHandlerReturns(t *testing.T) {
+func TestATaskOfATransactionThatWasRolledBackRunsAsItsHandlerReturns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var n *node
 		n = start(t, one("pay", nil), handle("pay", func(ctx context.Context, _ *task.Task) ([]byte, error) {
@@ -133,7 +133,7 @@ func TestAnAttemptThatIsOverHasNothingRunAgain(t *testing.T) {
 // The handler goes on after the commit, with and without a cancelled context, and beyond the next time
 // of its task.
 func TestATaskDoesNotRunAgainBeforeItsHandlerHasReturned(t *testing.T) {
-	for name, silent := range map[string]bool{"told": false, "not told": true} {
+	for name, silent := range map[string]bool{"reported": false, "not reported": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				var n *node

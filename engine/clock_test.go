@@ -41,10 +41,10 @@ func TestTheClockGoesSlowlyBackByLittleAndAgreesWithTheWallInTheEnd(t *testing.T
 	})
 }
 
-func TestAClockThatIsSetIsFollowedAtOnceAndTold(t *testing.T) {
+func TestAClockThatIsSetIsFollowedAtOnceAndReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []time.Duration
-		c := clock{stepped: func(d time.Duration) { told = append(told, d) }}
+		var heard []time.Duration
+		c := clock{stepped: func(d time.Duration) { heard = append(heard, d) }}
 		begin := c.now()
 		for _, skew := range []time.Duration{time.Hour, -time.Minute, 0} {
 			time.Sleep(time.Second)
@@ -53,8 +53,8 @@ func TestAClockThatIsSetIsFollowedAtOnceAndTold(t *testing.T) {
 				t.Errorf("set by %v it says %v", skew, got.Sub(begin))
 			}
 		}
-		if want := []time.Duration{time.Hour, -time.Hour - time.Minute, time.Minute}; !slices.Equal(told, want) {
-			t.Errorf("it reported %v, want %v", told, want)
+		if want := []time.Duration{time.Hour, -time.Hour - time.Minute, time.Minute}; !slices.Equal(heard, want) {
+			t.Errorf("it reported %v, want %v", heard, want)
 		}
 	})
 }

@@ -346,7 +346,7 @@ func TestATaskOfADeadProcessThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestATaskWhoseTimeIsOverDoesNotStartThoughItIsFoundLate(t *testing.T) {
+func TestATaskThatHasExpiredDoesNotStartThoughItIsFoundLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		n, s := startLossy(t, one("x", func(p *policy.Type) { p.Timeout.Queue, p.Concurrency = 500*time.Millisecond, 1 }), handle("x", j.work(800*time.Millisecond)))
@@ -364,14 +364,14 @@ func TestATaskWhoseTimeIsOverDoesNotStartThoughItIsFoundLate(t *testing.T) {
 	})
 }
 
-func TestATaskAddedInATransactionWhoseAnswerWasLostRuns(t *testing.T) {
+func TestATaskAddedInATransactionWithALostAnswerRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		n, s := startLossy(t, one("x", nil), handle("x", j.work(0)))
 		s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
 		var id task.ID
 		err := n.store.(*lossy).Store.Update(t.Context(), func(tx storage.Tx) error {
-			receipts, err := n.SubmitTx(t.Context(), untold{tx}, engine.Request{Type: "x"})
+			receipts, err := n.SubmitTx(t.Context(), quiet{tx}, engine.Request{Type: "x"})
 			if err == nil {
 				id = receipts[0].ID
 			}
@@ -386,7 +386,7 @@ func TestATaskAddedInATransactionWhoseAnswerWasLostRuns(t *testing.T) {
 	})
 }
 
-// untold is a transaction that does not call OnCommit functions.
-type untold struct{ storage.Tx }
+// quiet is a transaction that does not call OnCommit functions.
+type quiet struct{ storage.Tx }
 
-func (untold) OnCommit(func()) {}
+func (quiet) OnCommit(func()) {}

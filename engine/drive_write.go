@@ -128,8 +128,8 @@ func (w *writer) commit() bool {
 func (w *writer) finish(b *shell.Batch, c storage.Commit) {
 	begin := time.Now()
 	out, err := c.Wait()
-	if told := w.config.Observer.Committed; told != nil {
-		told(time.Since(begin), err)
+	if observe := w.config.Observer.Committed; observe != nil {
+		observe(time.Since(begin), err)
 	}
 	if out.Lost != nil {
 		w.log.Warn("the last progress of tasks was not written", "tasks", len(b.Do.Notes), "error", out.Lost)
@@ -247,8 +247,8 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 
 // inserted tells observers of a new row. It is called with mu held.
 func (e *Engine) inserted(now time.Time, t *task.Task) {
-	if told := e.config.Observer.Inserted; told != nil {
-		told(now, t)
+	if observe := e.config.Observer.Inserted; observe != nil {
+		observe(now, t)
 	}
 	e.state.changed(now, t)
 }

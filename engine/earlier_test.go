@@ -205,7 +205,7 @@ func TestTheTasksThatAnEarlierEndAddsExistIfItCounts(t *testing.T) {
 	})
 }
 
-func TestAnEarlierEndWhoseTasksHaveNoRoomIsAnErrorOfItsAttempt(t *testing.T) {
+func TestAnEarlierEndWithTasksThatHaveNoRoomIsAnErrorOfItsAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		when     policy.WhenFull
 		delivery policy.Delivery

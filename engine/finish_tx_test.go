@@ -60,13 +60,13 @@ func TestATaskFinishedInATransactionIsDoneWhateverItsHandlerReturns(t *testing.T
 		silent bool // OnCommit functions are not called
 		kept   time.Duration
 	}{
-		"nothing":                              {kept: time.Hour},
-		"an error":                             {kept: time.Hour, err: errNo},
-		"that it runs again":                   {kept: time.Hour, err: task.Again(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))},
-		"nothing, of a task not kept":          {},
-		"nothing, and the commit is not told":  {kept: time.Hour, silent: true},
-		"an error, and the commit is not told": {kept: time.Hour, silent: true, err: errNo},
-		"nothing, of a task not kept, and the commit is not told": {silent: true},
+		"nothing":                     {kept: time.Hour},
+		"an error":                    {kept: time.Hour, err: errNo},
+		"that it runs again":          {kept: time.Hour, err: task.Again(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))},
+		"nothing, of a task not kept": {},
+		"nothing, and nothing says that it has committed":                     {kept: time.Hour, silent: true},
+		"an error, and nothing says that it has committed":                    {kept: time.Hour, silent: true, err: errNo},
+		"nothing, of a task not kept, and nothing says that it has committed": {silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestATaskFinishedInATransactionIsDoneWhateverItsHandlerReturns(t *testing.T
 }
 
 // The transaction is rolled back: the result of the handler counts.
-func TestATaskWhoseTransactionWasRolledBackIsNotFinished(t *testing.T) {
+func TestATaskOfATransactionThatWasRolledBackIsNotFinished(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
 		calls int

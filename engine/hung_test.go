@@ -169,7 +169,7 @@ func (s *firstHalf) Orphans(ctx context.Context, alive []task.ID, after task.ID,
 }
 
 // There are no hints of the tasks: a node finds them by polling, and tasks of a dead node by healing.
-func TestTasksOfWhichNoHintToldAreFoundWhileAnotherDatabaseIsAway(t *testing.T) {
+func TestTasksWithoutAHintAreFoundWhileAnotherDatabaseIsAway(t *testing.T) {
 	for _, hangs := range []bool{true, false} { // or its calls fail
 		inBubble(t, func(t *testing.T) {
 			s := &hung{inParts: inParts{Store: memory.New()}}

@@ -206,11 +206,11 @@ func TestALimitIsChangedOnAllNodes(t *testing.T) {
 		g.settings = true
 		a, b := g.join("a", partners(), takes(time.Hour), "work"), g.join("b", partners(), takes(time.Hour), "work")
 		time.Sleep(3 * time.Second) // the nodes know each other
-		var told []int
+		var heard []int
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() {
-			_ = b.WatchLimits(ctx, func(all []engine.LimitSetting) { told = append(told, len(all)) })
+			_ = b.WatchLimits(ctx, func(all []engine.LimitSetting) { heard = append(heard, len(all)) })
 		}()
 		synctest.Wait()
 		most := 2
@@ -229,7 +229,7 @@ func TestALimitIsChangedOnAllNodes(t *testing.T) {
 		if l, err := a.Limit(t.Context(), "partner", "acme"); err != nil || l.Max != 6 {
 			t.Errorf("node a has %+v, %v", l, err)
 		}
-		if diff := cmp.Diff([]int{0, 1, 0}, told); diff != "" {
+		if diff := cmp.Diff([]int{0, 1, 0}, heard); diff != "" {
 			t.Error(diff)
 		}
 	})

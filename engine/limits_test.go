@@ -210,11 +210,11 @@ func TestASettingOfALimitThatIsNotConfiguredIsKeptAndSaidToBe(t *testing.T) {
 func TestChangesOfLimitsAreWatched(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := start(t, limited(), nil)
-		var told [][]engine.LimitSetting // read after Wait only
+		var heard [][]engine.LimitSetting // read after Wait only
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() {
-			ended <- n.WatchLimits(ctx, func(all []engine.LimitSetting) { told = append(told, all) })
+			ended <- n.WatchLimits(ctx, func(all []engine.LimitSetting) { heard = append(heard, all) })
 		}()
 		synctest.Wait()
 		setLimit(t, n.Engine, engine.LimitSetting{Limit: "mail", Paused: true})
@@ -224,7 +224,7 @@ func TestChangesOfLimitsAreWatched(t *testing.T) {
 		}
 		synctest.Wait()
 		var counts []int
-		for _, all := range told {
+		for _, all := range heard {
 			counts = append(counts, len(all))
 		}
 		if diff := cmp.Diff([]int{0, 1, 0}, counts); diff != "" {

@@ -140,7 +140,7 @@ func editOf(t *task.Task, c task.Change) *shell.Edit {
 }
 
 // Pause stops tasks of a type from being started, also after a restart, until [Engine.Unpause].
-// Other nodes of a cluster do the same when they are told, and within half a minute at the latest.
+// Other nodes of a cluster do the same when they get the hint, and within half a minute at the latest.
 // Running handlers continue, and new tasks are accepted.
 func (e *Engine) Pause(ctx context.Context, typ string) error { return e.PauseBy(ctx, typ, "") }
 

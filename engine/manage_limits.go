@@ -72,7 +72,7 @@ func (e *Engine) LimitSettings(ctx context.Context) ([]LimitSetting, error) {
 // returns [ErrStale] otherwise. Version, At, Node and Problem of s are ignored.
 //
 // When SetLimit returns, the change is durable and holds on this node. Other nodes follow as soon as
-// they are told, see [Config].Coordinator. Tasks that run go on, also above a lower limit. It returns the
+// they hear of it, see [Config].Coordinator. Tasks that run go on, also above a lower limit. It returns the
 // setting; its Version is 0 if there is none now. After any error but [ErrInvalid], [ErrStale] and
 // [ErrClosed] the change may have been made.
 func (e *Engine) SetLimit(ctx context.Context, s LimitSetting, onlyIf *uint64) (LimitSetting, error) {

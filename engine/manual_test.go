@@ -107,7 +107,7 @@ func TestTimeThatStandsStillPassesFromOneEventToTheNext(t *testing.T) {
 	}
 }
 
-func TestTimeStandsStillWhileAHandlerRunsUnlessItIsToldNotTo(t *testing.T) {
+func TestTimeStandsStillWhileAHandlerRunsUnlessItIsLetPass(t *testing.T) {
 	set := one("work", func(p *policy.Type) { p.Timeout.Run, p.Retry.Max = time.Hour, 1 })
 	begun := make(chan struct{}, 1)
 	e := manual(t, set, func(ctx context.Context, _ *task.Task) ([]byte, error) {

@@ -207,7 +207,7 @@ func twoTypes() policy.Set {
 	return set
 }
 
-func TestTasksWhoseKeyIsMissingDelayNoOthersAndRunWhenItIsBack(t *testing.T) {
+func TestTasksWithAMissingKeyDelayNoOthersAndRunWhenItIsBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const all = 300
 		var ran, changes atomic.Int64
@@ -330,7 +330,7 @@ func TestWhatIsDamagedIsAnErrorOfItsTask(t *testing.T) {
 	})
 }
 
-func TestATaskWhoseKeyIsMissingKeepsItsValuesOfLimits(t *testing.T) {
+func TestATaskWithAMissingKeyKeepsItsValuesOfLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		set := one("mail", nil)

@@ -106,7 +106,7 @@ func joinTallied(t *testing.T, s storage.Store, l *logs, coord *local.Node, type
 	return n
 }
 
-func TestAStoreIsToldToFoldWhileThereAreNotesAndSeldomElse(t *testing.T) {
+func TestAStoreFoldsWhileThereAreNotesAndSeldomElse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, first := &tallied{Store: memory.New()}, local.New()
 		var l logs
@@ -200,7 +200,7 @@ func (uncounted) CountKinds(context.Context, []string, int) ([]storage.KindCount
 }
 
 // Of a store that does not count its tasks, the monitor counts the kinds of their errors.
-func TestErrorsAreToldByTheirKinds(t *testing.T) {
+func TestErrorsAreReportedByTheirKinds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l logs
 		e := joinTallied(t, memory.New(), &l, local.New(), "mail")
@@ -219,7 +219,7 @@ func TestErrorsAreToldByTheirKinds(t *testing.T) {
 }
 
 // Of a store without such an index, the monitor reads the tasks in error.
-func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
+func TestErrorsOfAStoreThatDoesNotCountAreReported(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l logs
 		e := joinTallied(t, uncounted{memory.New()}, &l, local.New(), "mail")

@@ -99,27 +99,27 @@ func (c *catalog) wantedFor(q task.Queue) string {
 	return fmt.Sprintf("%s (limit %s, value %.80q)", nodes, limit, value)
 }
 
-// maxValuesTold is the largest number of values in TypeStatus.Values.
-const maxValuesTold = 10
+// maxValuesShown is the largest number of values in TypeStatus.Values.
+const maxValuesShown = 10
 
 // valuesOf returns TypeStatus.Values of a type.
-func (e *Engine) valuesOf(typ string) (told []string) {
+func (e *Engine) valuesOf(typ string) (values []string) {
 	p := e.catalog.placements[typ]
 	if p == nil {
 		return nil
 	}
 	keys := slices.Sorted(maps.Keys(p.places))
-	for _, key := range keys[:min(len(keys), maxValuesTold)] {
+	for _, key := range keys[:min(len(keys), maxValuesShown)] {
 		by := "no live node"
 		if names := e.cluster.RunByPlace(typ, p.places[key].Nodes); len(names) > 0 {
 			by = strings.Join(names, ", ")
 		}
-		told = append(told, fmt.Sprintf("%s %s: %s (%s)", p.limit.Name, key, p.limit.Nodes[key], by))
+		values = append(values, fmt.Sprintf("%s %s: %s (%s)", p.limit.Name, key, p.limit.Nodes[key], by))
 	}
-	if more := len(keys) - maxValuesTold; more > 0 {
-		told = append(told, fmt.Sprintf("and %d more", more))
+	if more := len(keys) - maxValuesShown; more > 0 {
+		values = append(values, fmt.Sprintf("and %d more", more))
 	}
-	return told
+	return values
 }
 
 // placed returns the handlers of the types that this node may run. It treats the others as types that

@@ -17,16 +17,16 @@ import (
 )
 
 func TestATypeIsPausedOnAllNodes(t *testing.T) {
-	for _, told := range []bool{true, false} {
+	for _, heard := range []bool{true, false} {
 		inBubble(t, func(t *testing.T) {
 			g := newGroup(t)
-			g.noBus = !told
+			g.noBus = !heard
 			a, b := g.join("a", one("work", nil), takes(0), "work"), g.join("b", one("work", nil), takes(0), "work")
 			time.Sleep(3 * time.Second) // the nodes know each other
 			paused := func(is bool) {
 				t.Helper()
 				wait := 100 * time.Millisecond
-				if !told {
+				if !heard {
 					wait = 31 * time.Second
 				}
 				time.Sleep(wait)

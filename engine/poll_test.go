@@ -57,7 +57,7 @@ func (g *group) put(change func(*task.Task)) *task.Task {
 
 // A task may be in the store behind one that the node knows and cannot start. Its node finds
 // the task all the same, and gives it up when it has waited too long.
-func TestATaskThatNodesWereNotToldOfIsFoundBehindAKnownOne(t *testing.T) {
+func TestATaskThatNodesHaveNotHeardOfIsFoundBehindAKnownOne(t *testing.T) {
 	for name, c := range map[string]struct{ queue, expires time.Duration }{
 		"its queue timeout":  {queue: 10 * time.Second},
 		"its time to expire": {expires: 10 * time.Second},
@@ -130,7 +130,7 @@ func TestATaskIsNotStartedAfterItsQueueTimeoutHoweverItsNodeLearntOfIt(t *testin
 }
 
 // Many scheduled tasks that become due at once start at once, though no hint names them.
-func TestManyDueTasksThatNodesWereNotToldOfStartTogether(t *testing.T) {
+func TestManyDueTasksThatNodesHaveNotHeardOfStartTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
 		set := one("work", nil)

@@ -122,7 +122,7 @@ func TestTasksWaitInTheEngineForTheSlotsOfTheirHandler(t *testing.T) {
 	})
 }
 
-func TestAPoolIsToldHowManyTasksWaitForIt(t *testing.T) {
+func TestAPoolLearnsHowManyTasksWaitForIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		p := &testPool{name: "py", has: task.Capacity{More: 10}, fn: func(context.Context, *task.Task) ([]byte, error) {
@@ -132,7 +132,7 @@ func TestAPoolIsToldHowManyTasksWaitForIt(t *testing.T) {
 		n := start(t, one("hash", nil), map[string]task.Handler{"hash": p})
 		ids := []task.ID{n.submit(engine.Request{Type: "hash"}), n.submit(engine.Request{Type: "hash"}), n.submit(engine.Request{Type: "hash"})}
 		synctest.Wait()
-		told := func(want int) {
+		heard := func(want int) {
 			t.Helper()
 			synctest.Wait()
 			p.mu.Lock()
@@ -141,11 +141,11 @@ func TestAPoolIsToldHowManyTasksWaitForIt(t *testing.T) {
 				t.Fatalf("the pool learned of %v tasks, want %d in the end", p.wanted, want)
 			}
 		}
-		told(3)
+		heard(3)
 		p.resize(task.Capacity{Slots: 2, More: 8})
-		told(1)
+		heard(1)
 		p.resize(task.Capacity{Slots: 4, More: 6})
-		told(0)
+		heard(0)
 		close(gate)
 		for _, id := range ids {
 			n.end(id)
@@ -157,7 +157,7 @@ func TestAPoolIsToldHowManyTasksWaitForIt(t *testing.T) {
 	})
 }
 
-func TestWhyATaskDoesNotRunWhoseHandlerIsDown(t *testing.T) {
+func TestWhyATaskOfAHandlerThatIsDownDoesNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &testPool{name: "py", has: task.Capacity{More: 1, Down: "it died (exit status 3)"}}
 		p.fn = func(context.Context, *task.Task) ([]byte, error) { return nil, nil }

@@ -27,7 +27,7 @@ func (s *unreadable) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (s
 	return s.Store.Unclaimed(ctx, q)
 }
 
-func TestWhatIsWrongForLongIsToldOnceInAMinute(t *testing.T) {
+func TestAProblemThatLastsIsLoggedOnceInAMinute(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
 		s := &unreadable{Store: g.store}

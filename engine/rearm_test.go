@@ -32,14 +32,14 @@ func TestATaskThatAsksToBeCalledAgainAtOnceRestsLongerEachTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				var calls atomic.Int64
-				var told logLines
+				var heard logLines
 				forever := one("x", func(p *policy.Type) { p.Retry.Max = policy.Forever })
 				n := start(t, forever, handle("x", func(context.Context, *task.Task) ([]byte, error) {
 					calls.Add(1)
 					return nil, ask()
 				}))
 				n.close()
-				n.config.Log = slog.New(&told)
+				n.config.Log = slog.New(&heard)
 				n.open()
 				id := n.submit(engine.Request{Type: "x"})
 				time.Sleep(100 * time.Millisecond)
@@ -50,7 +50,7 @@ func TestATaskThatAsksToBeCalledAgainAtOnceRestsLongerEachTime(t *testing.T) {
 				if got := calls.Load(); got > 100 {
 					t.Errorf("it was called %d times in an hour", got)
 				}
-				if n.Stats().Slowed == 0 || told.count("again and again") == 0 {
+				if n.Stats().Slowed == 0 || heard.count("again and again") == 0 {
 					t.Errorf("nothing is logged: %+v", n.Stats())
 				}
 				if _, err := n.Cancel(t.Context(), task.Ref{ID: id}, ""); err != nil {

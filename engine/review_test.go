@@ -46,7 +46,7 @@ func startShut(t *testing.T, set policy.Set, handlers map[string]task.Handler) (
 	return n, s
 }
 
-func TestAnEngineWhoseStoreWasClosedCanBeClosed(t *testing.T) {
+func TestAnEngineOnAClosedStoreCanBeClosed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, s := startShut(t, one("x", nil), handle("x", func(ctx context.Context, _ *task.Task) ([]byte, error) {
 			<-ctx.Done()
@@ -141,7 +141,7 @@ func TestALookAheadThatIsNoNumberOfTriggersIsRefused(t *testing.T) {
 	}
 }
 
-func TestATaskWhoseTimeIsOverWhenItIsSubmittedDoesNotRun(t *testing.T) {
+func TestATaskThatHasExpiredWhenItIsSubmittedDoesNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		n := start(t, one("x", nil), handle("x", j.work(0)))

@@ -77,7 +77,7 @@ func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.D
 // late is how long a node may take to start a due task: it may need a hint of another.
 const late = 1100 * time.Millisecond
 
-func TestNodesWhoseClockIsOffStartTasksNeitherEarlyNorLate(t *testing.T) {
+func TestNodesWithAWrongClockStartTasksNeitherEarlyNorLate(t *testing.T) {
 	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
 		began := make(chan time.Time, 1)
 		work := func(_ context.Context, t *task.Task) ([]byte, error) {
@@ -116,7 +116,7 @@ func TestNodesWhoseClockIsOffStartTasksNeitherEarlyNorLate(t *testing.T) {
 	})
 }
 
-func TestAHandlerOfANodeWhoseClockIsOffIsCalledAgainWhenItAsksForThat(t *testing.T) {
+func TestAHandlerOfANodeWithAWrongClockIsCalledAgainWhenItAsksForThat(t *testing.T) {
 	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
 		began := make(chan time.Time, 2)
 		work := func(_ context.Context, t *task.Task) ([]byte, error) {
@@ -139,7 +139,7 @@ func TestAHandlerOfANodeWhoseClockIsOffIsCalledAgainWhenItAsksForThat(t *testing
 	})
 }
 
-func TestTasksOfNodesWhoseClockIsOffAreTooLateWhenTheirTimeIsOver(t *testing.T) {
+func TestTasksOfNodesWithAWrongClockAreTooLateWhenTheirTimeIsOver(t *testing.T) {
 	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
 		set := one("work", func(p *policy.Type) {
 			p.Concurrency, p.Timeout.Queue, p.Timeout.Run = 1, 5*time.Minute, 3*time.Hour
@@ -252,7 +252,7 @@ func TestEveryTimeOfATaskIsOfTheClockThatTheNodesShare(t *testing.T) {
 	})
 }
 
-func TestEndedTasksOfNodesWhoseClockIsOffAreKeptAsLongAsTheirTypeSays(t *testing.T) {
+func TestEndedTasksOfNodesWithAWrongClockAreKeptAsLongAsTheirTypeSays(t *testing.T) {
 	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
 		a := g.join("a", one("work", func(p *policy.Type) { p.Retention.Done = 5 * time.Minute }), takes(0), "work")
 		id := a.submit(engine.Request{Type: "work"})
@@ -278,7 +278,7 @@ func (e expirer) Expire(_ context.Context, now time.Time) (int64, time.Time, err
 	return 0, now.Add(5 * time.Minute), nil
 }
 
-func TestAStoreIsToldToRemoveEndedTasksByTheSharedClock(t *testing.T) {
+func TestAStoreRemovesEndedTasksByTheSharedClock(t *testing.T) {
 	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
 		called := make(chan time.Time, 100)
 		g.wrap = func(s *memory.Store) storage.Store { return expirer{s, called} }
@@ -287,7 +287,7 @@ func TestAStoreIsToldToRemoveEndedTasksByTheSharedClock(t *testing.T) {
 		for range 3 {
 			at := <-called
 			if !at.Equal(now()) || at.Sub(last) != 5*time.Minute {
-				g.t.Errorf("a store is told that it is %v, %v after the call before, at %v", at, at.Sub(last), now())
+				g.t.Errorf("a store hears that it is %v, %v after the call before, at %v", at, at.Sub(last), now())
 			}
 			last = at
 		}

@@ -96,10 +96,10 @@ func TestATreeIsCancelledToItsLeaves(t *testing.T) {
 		if _, err := n.Fail(t.Context(), task.Ref{ID: childID(other, "a", 0)}, ""); err != nil {
 			t.Fatal(err)
 		}
-		told := make(map[task.ID]bool)
-		tree, err := n.CancelTree(t.Context(), root, engine.TreeCancel{Reason: "no need", Cancelled: func(t *task.Task) { told[t.ID] = true }})
-		if err != nil || tree.Cancelled != 38 || tree.Missing != 0 || tree.Root.State != task.Cancelled || len(told) != 38 {
-			t.Errorf("%d are told, and it returns %+v, %v", len(told), tree, err)
+		heard := make(map[task.ID]bool)
+		tree, err := n.CancelTree(t.Context(), root, engine.TreeCancel{Reason: "no need", Cancelled: func(t *task.Task) { heard[t.ID] = true }})
+		if err != nil || tree.Cancelled != 38 || tree.Missing != 0 || tree.Root.State != task.Cancelled || len(heard) != 38 {
+			t.Errorf("%d are reported, and it returns %+v, %v", len(heard), tree, err)
 		}
 		synctest.Wait()
 		if states := n.treeStates(); states[task.Cancelled] != 39 || states[task.Failed] != 1 || len(states) != 2 {
@@ -148,7 +148,7 @@ func TestEachTaskOfATreeIsCountedByOneCall(t *testing.T) {
 		n := orchard(t)
 		root := n.submit(engine.Request{Type: "tree", Payload: []byte("3")})
 		synctest.Wait()
-		total, told := 0, 0
+		total, heard := 0, 0
 		for tries := 1; ; tries++ {
 			ctx, cancel := context.WithCancel(t.Context())
 			var asked atomic.Int32
@@ -159,7 +159,7 @@ func TestEachTaskOfATreeIsCountedByOneCall(t *testing.T) {
 					}
 					return nil
 				},
-				Cancelled: func(*task.Task) { told++ },
+				Cancelled: func(*task.Task) { heard++ },
 			})
 			cancel()
 			if total += tree.Cancelled; err == nil {
@@ -169,8 +169,8 @@ func TestEachTaskOfATreeIsCountedByOneCall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if states := n.treeStates(); total != 40 || told != 40 || states[task.Cancelled] != 40 {
-			t.Errorf("%d were counted and %d told, and the states are %v", total, told, states)
+		if states := n.treeStates(); total != 40 || heard != 40 || states[task.Cancelled] != 40 {
+			t.Errorf("%d were counted and %d reported, and the states are %v", total, heard, states)
 		}
 	})
 }

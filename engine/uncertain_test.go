@@ -93,7 +93,7 @@ func startLossy(t *testing.T, set policy.Set, handlers map[string]task.Handler) 
 	return n, s
 }
 
-func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
+func TestATaskWithALostAnswerRunsThoughItIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		n, s := startLossy(t, one("x", func(p *policy.Type) { p.Delivery = policy.AtMostOnce }), handle("x", j.work(0)))
@@ -149,7 +149,7 @@ func TestAnUncertainTaskRunsSoonAfterALongOutage(t *testing.T) {
 
 // A node reads a row from the store before the insert is answered, and the answer to its grab
 // is lost.
-func TestATaskWhoseGrabWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testing.T) {
+func TestATaskWithAGrabThatWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
 		g.noBus = true
@@ -220,7 +220,7 @@ func grabBehind(t *testing.T, n *node, id task.ID) {
 func TestWhatIsProcessingHereAndHeldByNothingIsFoundAndDecidedAbout(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
-		var told logLines
+		var heard logLines
 		set := one("again", nil)
 		once := policy.DefaultType()
 		once.Delivery = policy.AtMostOnce
@@ -228,7 +228,7 @@ func TestWhatIsProcessingHereAndHeldByNothingIsFoundAndDecidedAbout(t *testing.T
 		work := task.HandlerFunc(j.work(2 * time.Minute))
 		n := start(t, set, map[string]task.Handler{"again": work, "once": work})
 		n.close()
-		n.config.Log = slog.New(&told)
+		n.config.Log = slog.New(&heard)
 		n.open()
 		later := time.Now().Add(time.Hour)
 		again, once1 := n.submit(engine.Request{Type: "again", At: later}), n.submit(engine.Request{Type: "once", At: later})
@@ -250,8 +250,8 @@ func TestWhatIsProcessingHereAndHeldByNothingIsFoundAndDecidedAbout(t *testing.T
 		if s := n.Stats(); s.Reclaimed != 2 {
 			t.Errorf("%d were counted", s.Reclaimed)
 		}
-		if told.count("nothing of them was under way") != 1 {
-			t.Errorf("it was not said once: %v", told.lines)
+		if heard.count("nothing of them was under way") != 1 {
+			t.Errorf("it was not said once: %v", heard.lines)
 		}
 	})
 }
@@ -357,7 +357,7 @@ func (s *losesOne) Commit(ctx context.Context, b *storage.Batch) storage.Commit 
 	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
-func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
+func TestAWaitEndsThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &losesOne{Store: memory.New()}
 		set := one("x", func(p *policy.Type) { p.Retention.Done = 0 }) // the row is deleted when the task ends

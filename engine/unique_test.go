@@ -42,7 +42,7 @@ func submits(n *node) map[string]func(...engine.Request) ([]engine.Receipt, erro
 	}
 }
 
-func TestARequestWhoseKeyIsTakenDoesWhatItsTypeSays(t *testing.T) {
+func TestARequestWithATakenKeyFollowsTheRulesOfItsType(t *testing.T) {
 	for name := range submits(nil) {
 		for mode, want := range map[policy.OnConflict]engine.SubmitOutcome{
 			policy.KeepExisting: engine.OutcomeExisting, policy.RejectNew: engine.OutcomeRejected,

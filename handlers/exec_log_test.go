@@ -54,20 +54,20 @@ func TestTheStandardErrorIsLoggedForTheTask(t *testing.T) {
 
 func TestOfTooManyLinesTheRestIsCounted(t *testing.T) {
 	got := logged(t, `yes | head -n 1000000 >&2`)
-	told := 0
+	accounted := 0
 	for _, line := range got {
 		var dropped int
 		if _, err := fmt.Sscanf(line, "WARN %d more lines were not logged", &dropped); err == nil {
-			told += dropped
+			accounted += dropped
 			continue
 		}
 		if _, rest, ok := strings.Cut(line, "lines_dropped_before="); ok {
 			fmt.Sscan(rest, &dropped)
-			told += dropped
+			accounted += dropped
 		}
-		told++
+		accounted++
 	}
-	if told != 1_000_000 {
-		t.Errorf("%d lines were logged, and %d are accounted for, of a million", len(got), told)
+	if accounted != 1_000_000 {
+		t.Errorf("%d lines were logged, and %d are accounted for, of a million", len(got), accounted)
 	}
 }

@@ -302,7 +302,7 @@ func TestTheEndOfTheContextAsksTheWholeGroupToEnd(t *testing.T) {
 		}
 		isGone(t, pid)
 	})
-	t.Run("and its last words are told", func(t *testing.T) {
+	t.Run("and its last words are reported", func(t *testing.T) {
 		_, _, err := handleAndStop(t, `trap 'echo bye >&2; exit 9' TERM`, "sleep 1000 & wait", patience)
 		if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "(exit code 9): bye") {
 			t.Errorf("got %v", err)

@@ -16,25 +16,25 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// told records the capacities that a host reported.
-type told struct {
+// heard records the capacities that a host reported.
+type heard struct {
 	mu  sync.Mutex
 	all []task.Capacity // guarded by mu
 }
 
-func (c *told) changed(to task.Capacity) {
+func (c *heard) changed(to task.Capacity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, to)
 }
 
-func (c *told) get() task.Capacity {
+func (c *heard) get() task.Capacity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all[len(c.all)-1]
 }
 
-func (c *told) await(t *testing.T, slots, more int) {
+func (c *heard) await(t *testing.T, slots, more int) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -48,7 +48,7 @@ func TestAHostReportsItsCapacityAndGrowsWithDemand(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.MinProcesses, c.MaxProcesses, c.Idle = 2, 1, 3, 50*time.Millisecond
 	h := start(t, c)
-	var has told
+	var has heard
 	u := h.Use(has.changed)
 	if got := has.get(); got != (task.Capacity{Slots: 2, More: 4}) {
 		t.Fatalf("at first it has %+v", got)
@@ -81,7 +81,7 @@ func TestAHostWithoutProcessesStartsOneForATaskThatWaits(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.MinProcesses, c.Idle = 4, -1, time.Millisecond
 	h := start(t, c)
-	var has told
+	var has heard
 	u := h.Use(has.changed)
 	has.await(t, 0, 4)
 	u.Want(1)
@@ -94,7 +94,7 @@ func TestAHostWithAProcessForEachTaskHasAsManySlotsAsAreReady(t *testing.T) {
 	c := self(t, "handlers")
 	c.PerTask, c.MinProcesses, c.MaxProcesses = true, 1, 3
 	h := start(t, c)
-	var has told
+	var has heard
 	u := h.Use(has.changed)
 	has.await(t, 1, 2)
 	file := filepath.Join(t.TempDir(), "go on")
@@ -115,7 +115,7 @@ func TestAHostThatIsDownHasNoSlotsAndSaysWhy(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.Backoff = 2, 200*time.Millisecond
 	h := start(t, c)
-	var has told
+	var has heard
 	u := h.Use(has.changed)
 	defer u.End()
 	if err := syscall.Kill(h.Status().PID, syscall.SIGKILL); err != nil {
@@ -137,7 +137,7 @@ func TestTasksInQuarantineTakeNoSlotOfOthers(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.Backoff = 2, time.Millisecond
 	h := start(t, c)
-	var has told
+	var has heard
 	u := h.Use(has.changed)
 	defer u.End()
 	pair := []<-chan result{handle(t.Context(), h, numbered("wait", "", 1)), handle(t.Context(), h, numbered("wait", "", 2))}

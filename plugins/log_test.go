@@ -50,15 +50,15 @@ esac done`, lines))
 	if err := h.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	told, sum := regexp.MustCompile(`answers=([0-9]+)`).FindAllStringSubmatch(out.String(), -1), 0
-	for _, m := range told {
+	heard, sum := regexp.MustCompile(`answers=([0-9]+)`).FindAllStringSubmatch(out.String(), -1), 0
+	for _, m := range heard {
 		n, err := strconv.Atoi(m[1])
 		if err != nil {
 			t.Fatal(err)
 		}
 		sum += n
 	}
-	if len(told) > 50 || sum != lines {
-		t.Errorf("the log tells %d times of %d strange answers, want %d", len(told), sum, lines)
+	if len(heard) > 50 || sum != lines {
+		t.Errorf("the log tells %d times of %d strange answers, want %d", len(heard), sum, lines)
 	}
 }

@@ -73,8 +73,8 @@ func TestAHandlerThatIsDownIsReloaded(t *testing.T) {
 	c := script(t, fmt.Sprintf(greeter, "[ -e "+gate+" ] || { echo no gate >&2; exit 3; }"))
 	c.Backoff, c.MaxBackoff = time.Hour, time.Hour
 	h := opened(t, c)
-	var told []task.Capacity
-	defer h.Use(func(c task.Capacity) { told = append(told, c) }).End()
+	var heard []task.Capacity
+	defer h.Use(func(c task.Capacity) { heard = append(heard, c) }).End()
 	if err := h.Tried(t.Context()); err == nil {
 		t.Fatal("it started")
 	}
@@ -86,12 +86,12 @@ func TestAHandlerThatIsDownIsReloaded(t *testing.T) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	down, last := false, told[len(told)-1]
-	for _, c := range told {
+	down, last := false, heard[len(heard)-1]
+	for _, c := range heard {
 		down = down || strings.Contains(c.Down, "no gate") && strings.Contains(c.Down, "its next start is at 20")
 	}
 	if !down || last.Slots != 1 || last.Down != "" {
-		t.Errorf("its capacity was %+v", told)
+		t.Errorf("its capacity was %+v", heard)
 	}
 }
 

@@ -17,7 +17,7 @@ type reported struct {
 
 func (r reported) BusStatus() coord.BusStatus { return r.status }
 
-func TestANodeWhoseBusIsDownIsReadyAndSaysWhy(t *testing.T) {
+func TestANodeWithABusThatIsDownIsReadyAndSaysWhy(t *testing.T) {
 	status := coord.BusStatus{Name: "kafka.main, topic hints", Sent: 1, Received: 2, Dropped: 3, Undecodable: 4}
 	for _, c := range []struct {
 		down error

@@ -21,7 +21,7 @@ import (
 )
 
 // logCursors are the cursors of the logs of nodes, by their names. A restarted node goes on with its log. Nodes that have a
-// name in common are told apart by their ids.
+// name in common differ by their ids.
 type logCursors map[string]string
 
 // parseCursors parses a cursor: one of several nodes, or one of this node alone.

@@ -12,7 +12,7 @@ import (
 )
 
 // A client sends messages of a hundred requests without reading outcomes until the node reads no more.
-func TestANodeStopsReadingAStreamWhoseOutcomesAreNotRead(t *testing.T) {
+func TestANodeStopsReadingAStreamOfWhichTheOutcomesAreNotRead(t *testing.T) {
 	e, err := engine.Open(t.Context(), engine.Config{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)

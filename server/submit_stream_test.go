@@ -139,7 +139,7 @@ func TestAnErrorOfOneRequestDoesNotConcernTheOthersOfItsStream(t *testing.T) {
 }
 
 // A batch in which one request is rejected has added the others.
-func TestOnlyTheRequestOfAStreamIsRejectedWhoseKeyIsTaken(t *testing.T) {
+func TestOnlyTheRequestWithATakenKeyIsRejectedOnAStream(t *testing.T) {
 	n := newNode(t)
 	taken, err := n.client(t).Submit(t.Context(), &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "strict", Key: "a"}}})
 	if err != nil {
@@ -244,7 +244,7 @@ func (bytesCodec) Name() string                       { return "proto" }
 func (bytesCodec) Marshal(m any) ([]byte, error)      { return m.([]byte), nil }
 func (bytesCodec) Unmarshal(text []byte, m any) error { *m.(*[]byte) = text; return nil }
 
-func TestAStreamIsToldThatTheNodeStops(t *testing.T) {
+func TestAStreamEndsWithTheNewsThatTheNodeStops(t *testing.T) {
 	n := newNode(t)
 	for name, open := range n.streams(t) {
 		t.Run(name, func(t *testing.T) {

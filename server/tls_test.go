@@ -77,7 +77,7 @@ func TestEveryProtocolIsSpokenOverTLS(t *testing.T) {
 	})
 }
 
-func TestARequestWithoutTLSIsToldToUseIt(t *testing.T) {
+func TestARequestWithoutTLSIsRefusedWithTheAdviceToUseIt(t *testing.T) {
 	n := newNode(t)
 	l := n.encrypted(t, settingsOf(t, certtest.New(t)))
 	res, err := httpClient(t, false).Get("http://" + l.Addr().String() + "/")

@@ -98,13 +98,13 @@ func TestAReceiptDoesNotWarnOfATypeThatAnotherNodeHandles(t *testing.T) {
 // The owner of a token does not learn the names of types that it is not for.
 func TestAWarningSuggestsNoTypeThatTheCallerMayNotUse(t *testing.T) {
 	g := newGuarded(t, of("narrow", access.Submit, "hod*"), of("wide", access.Submit))
-	for token, isTold := range map[string]bool{"narrow": false, "wide": true} {
+	for token, isNamed := range map[string]bool{"narrow": false, "wide": true} {
 		res := new(taskenginev1.SubmitResponse)
 		req := &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "hodl"}}}
 		if err := g.library(t, g.tcp.Addr().String()).Invoke(withToken(t.Context(), token), taskenginev1connect.TaskServiceSubmitProcedure, req, res); err != nil {
 			t.Fatal(err)
 		}
-		if got := res.GetReceipts()[0].GetWarning(); got == "" || strings.Contains(got, "hold") != isTold {
+		if got := res.GetReceipts()[0].GetWarning(); got == "" || strings.Contains(got, "hold") != isNamed {
 			t.Errorf("the owner of the token %s is warned: %q", token, got)
 		}
 	}

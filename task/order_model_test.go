@@ -24,7 +24,7 @@ type rule struct {
 	keepsMoved     bool // a head that takes another seat and is ready stays the head
 }
 
-// cluster is a store with tasks of a few ordering keys, and nodes that grab them whenever they like. What is told to nodes
+// cluster is a store with tasks of a few ordering keys, and nodes that grab them whenever they like. The news that nodes get
 // may be lost: a key then has no head until something looks for it.
 type cluster struct {
 	rule

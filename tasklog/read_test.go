@@ -168,7 +168,7 @@ func TestAReaderThatIsOvertakenGoesOnWithWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestAReaderWhoseTimeIsOverSaysSo(t *testing.T) {
+func TestAReaderSaysThatItsTimeIsOver(t *testing.T) {
 	l, id := open(t, tasklog.Options{}), ids(1)[0]
 	say(l, id, 1, "m")
 	ctx, cancel := context.WithCancelCause(t.Context())

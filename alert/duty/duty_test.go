@@ -259,7 +259,7 @@ func TestANodeThatDoesNotSayThatItEndsIsGone(t *testing.T) {
 	})
 }
 
-func TestTheEndOfANodeIsToldAtOnce(t *testing.T) {
+func TestTheEndOfANodeIsReportedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(duty.NodeScope("a"))

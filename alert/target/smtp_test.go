@@ -114,7 +114,7 @@ func TestAMailThatIsNotAcceptedIsAnError(t *testing.T) {
 			c.server.Start(t)
 			err := smtpTarget(c.server, ca, c.how, slog.New(slog.DiscardHandler)).Send(t.Context(), evil())
 			if c.want == "" {
-				if err != nil { // the machine itself may be told a password in plain text
+				if err != nil { // the machine itself may get a password in plain text
 					t.Error(err)
 				}
 				return

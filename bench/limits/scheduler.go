@@ -10,7 +10,7 @@ import (
 func schedulerProbes() []probe {
 	return []probe{
 		{
-			limits:  []Limit{{"channel/hop", Nanoseconds, "to a goroutine whose answer the sender awaits, mean"}},
+			limits:  []Limit{{"channel/hop", Nanoseconds, "to a goroutine that the sender waits for, mean"}},
 			share:   1,
 			measure: measureHop,
 		},

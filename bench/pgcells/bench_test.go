@@ -272,18 +272,18 @@ type user struct {
 	node   granting
 	id     task.ID
 	number uint64
-	told   chan []coord.Holding
+	heard  chan []coord.Holding
 	waits  []time.Duration
 	end    func()
 }
 
 func newUser(b *testing.B, n granting) *user {
-	u := &user{node: n, told: make(chan []coord.Holding, 1000)}
+	u := &user{node: n, heard: make(chan []coord.Holding, 1000)}
 	_, _ = rand.Read(u.id[:])
 	ctx, cancel := context.WithCancel(b.Context())
 	returned := make(chan error, 1)
-	go func() { returned <- n.Hold(ctx, u.id, func(all []coord.Holding) { u.told <- all }) }()
-	<-u.told
+	go func() { returned <- n.Hold(ctx, u.id, func(all []coord.Holding) { u.heard <- all }) }()
+	<-u.heard
 	u.end = func() {
 		cancel()
 		if err := <-returned; err != nil {
@@ -309,7 +309,7 @@ func (u *user) take(l load) {
 			waiting[o.Name] = true
 		}
 		for len(waiting) > 0 {
-			for _, h := range <-u.told {
+			for _, h := range <-u.heard {
 				if h.Number == u.number && h.Held == want {
 					delete(waiting, h.Name)
 				}

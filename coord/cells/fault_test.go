@@ -17,8 +17,8 @@ import (
 func holding(t *testing.T, n *cells.Node, id task.ID) (held *atomic.Int64) {
 	held = new(atomic.Int64)
 	go func() {
-		_ = n.Hold(t.Context(), id, func(told []coord.Holding) {
-			for _, h := range told {
+		_ = n.Hold(t.Context(), id, func(news []coord.Holding) {
+			for _, h := range news {
 				held.Store(int64(h.Held))
 			}
 		})
@@ -60,7 +60,7 @@ func TestPermitsOfALateRequestAreGivenBack(t *testing.T) {
 }
 
 // A member leaves while it is not known whether it has joined.
-func TestAMemberWhoseJoinWasNotAnsweredLeaves(t *testing.T) {
+func TestAMemberLeavesThatHadNoAnswerToItsJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		c := m.connect(nil)
@@ -89,7 +89,7 @@ func TestAMemberWhoseJoinWasNotAnsweredLeaves(t *testing.T) {
 }
 
 // The request that makes the cell of a member takes effect after the member has left.
-func TestAMemberWhoseJoinIsLateLeaves(t *testing.T) {
+func TestAMemberLeavesWithAJoinThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		c := m.connect(nil)

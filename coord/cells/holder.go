@@ -41,7 +41,7 @@ type ordered struct {
 	telling bool        // whether it is in of.news
 	refused bool        // the cell has no room for it
 
-	told coord.Holding // the last report to the holder
+	last coord.Holding // the last report to the holder
 }
 
 // maxKeep is more than the permits of any limit.
@@ -224,7 +224,7 @@ func (n *Node) loseHolders(why error) {
 }
 
 // takeNews returns the holdings to report to h, and whether h lives.
-func (n *Node) takeNews(h *holder) (told []coord.Holding, live bool) {
+func (n *Node) takeNews(h *holder) (news []coord.Holding, live bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.holders[h.id] != h || !h.live {
@@ -232,11 +232,11 @@ func (n *Node) takeNews(h *holder) (told []coord.Holding, live bool) {
 	}
 	for _, or := range h.news {
 		or.telling = false
-		or.told = n.holding(or)
-		told = append(told, or.told)
+		or.last = n.holding(or)
+		news = append(news, or.last)
 	}
 	h.news = nil
-	return told, true
+	return news, true
 }
 
 // planHolders makes the cells of new holders, and removes the cells of holders that have given everything back. It is

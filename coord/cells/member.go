@@ -84,7 +84,7 @@ func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 		case <-m.changed.C():
 			if list, by := n.listFor(m); list != nil && ctx.Err() == nil {
 				fn(list)
-				n.told(m, by)
+				n.passedTo(m, by)
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func (n *Node) listFor(m *member) ([]coord.Member, lease.Proof) {
 	if n.members[m.self.Incarnation] != m || !m.live || !n.seen || n.session == nil {
 		return nil, lease.Proof{}
 	}
-	m.list.Tell(n.session.proof)
+	m.list.Pass(n.session.proof)
 	list := []coord.Member{}
 	for _, key := range slices.Sorted(maps.Keys(n.cells)) {
 		c := n.cells[key]
@@ -207,15 +207,15 @@ func (n *Node) listFor(m *member) ([]coord.Member, lease.Proof) {
 	return list, n.session.proof
 }
 
-// told notes that m has received the members that a proof has confirmed.
-func (n *Node) told(m *member, by lease.Proof) {
+// passedTo notes that m has received the members that a proof has confirmed.
+func (n *Node) passedTo(m *member, by lease.Proof) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := by
 	if n.session != nil && n.members[m.self.Incarnation] == m {
 		now = n.session.proof
 	}
-	m.list.Told(by, now)
+	m.list.Passed(by, now)
 }
 
 // tell makes Join report the members to m. It is called with Node.mu held.

@@ -23,7 +23,7 @@ type memory struct {
 	watchers map[*watcher]bool       // guarded by mu
 	sessions map[*memorySession]bool // guarded by mu
 	most     int                     // guarded by mu: bytes that a value may have; a larger one ends the session
-	told     int                     // guarded by mu: the result of MaxValue; 0: most
+	bound    int                     // guarded by mu: the result of MaxValue; 0: most
 	reverts  *past                   // guarded by mu: the state to which it goes back after the next change by a session; nil: it does not
 	written  int                     // guarded by mu: bytes of all values that were stored
 	writes   int                     // guarded by mu: requests that change cells if these are as expected
@@ -313,7 +313,7 @@ func (c *client) misbehaves(by *memorySession, changes []cells.Change) bool {
 func (c *client) MaxValue() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cmp.Or(c.told, c.most)
+	return cmp.Or(c.bound, c.most)
 }
 
 // refuse returns the error for a value that is too large.
@@ -322,7 +322,7 @@ func (c *client) refuse(changes []cells.Change) error {
 	defer c.mu.Unlock()
 	for _, change := range changes {
 		if size := len(change.Value); size > c.most {
-			c.told = 0
+			c.bound = 0
 			return &cells.TooLargeError{Key: change.Was.Key, Size: size, Most: c.most}
 		}
 	}
@@ -422,7 +422,7 @@ type memorySession struct {
 	lease time.Duration
 	end   *time.Timer
 	over  bool   // guarded by memory.mu
-	told  uint64 // guarded by memory.mu: the session knows the members that were made up to this version
+	known uint64 // guarded by memory.mu: the session knows the members that were made up to this version
 }
 
 func (s *memorySession) Lease() time.Duration { return s.lease }
@@ -440,7 +440,7 @@ func (s *memorySession) Renew(ctx context.Context) (cells.Renewal, error) {
 		s.end.Reset(s.lease)
 		r.At = s.version
 		for key, e := range s.cells {
-			if strings.HasPrefix(key, cells.Members) && e.Exists() && e.Version > s.told {
+			if strings.HasPrefix(key, cells.Members) && e.Exists() && e.Version > s.known {
 				r.Members = append(r.Members, e.Cell)
 			}
 		}
@@ -452,7 +452,7 @@ func (s *memorySession) Renew(ctx context.Context) (cells.Renewal, error) {
 		return cells.Renewal{}, cells.ErrOver
 	}
 	s.mu.Lock()
-	s.told = r.At // a request that is late may read it
+	s.known = r.At // a request that is late may read it
 	s.mu.Unlock()
 	return r, nil
 }

@@ -130,25 +130,25 @@ func (n *Node) suspectAll() {
 
 // tellIfNew is called with mu held.
 func (n *Node) tellIfNew(or *ordered) {
-	now, told := n.holding(or), or.told
-	if now.Held != told.Held || now.Fence != told.Fence ||
-		now.Held > 0 && (now.Waiting > 0 && told.Waiting == 0 || now.Needed > 0 && now.Held > now.Share && (told.Needed == 0 || told.Held <= told.Share)) {
+	now, last := n.holding(or), or.last
+	if now.Held != last.Held || now.Fence != last.Fence ||
+		now.Held > 0 && (now.Waiting > 0 && last.Waiting == 0 || now.Needed > 0 && now.Held > now.Share && (last.Needed == 0 || last.Held <= last.Share)) {
 		or.of.tell(or)
 	}
 }
 
 // holding returns the holding that the holder of or gets. It is called with mu held.
 func (n *Node) holding(or *ordered) coord.Holding {
-	told := coord.Holding{Name: or.order.Name, Number: or.number}
+	now := coord.Holding{Name: or.order.Name, Number: or.number}
 	s, st := n.permits[or.key].standing(or.name, or.of.id)
 	if st == nil || or.order.Want == 0 {
-		return told
+		return now
 	}
-	told.Share, told.Waiting, told.Needed = s.Others(st)
-	if told.Held = min(st.Held, or.keep, or.sent); told.Held > 0 {
-		told.Fence = st.Fence
+	now.Share, now.Waiting, now.Needed = s.Others(st)
+	if now.Held = min(st.Held, or.keep, or.sent); now.Held > 0 {
+		now.Fence = st.Fence
 	}
-	return told
+	return now
 }
 
 // planPermits adds the changes of the cells that do not take all orders into account yet, or that have standings of holders

@@ -49,7 +49,7 @@ func TestANodeThatProvesThatItLivesKnowsWhoHasJoinedThoughItsWatchIsOutdated(t *
 	})
 }
 
-func TestANodeThatWasNotToldOfAMemberStopsProvingThatItLives(t *testing.T) {
+func TestANodeThatHasNotHeardOfAMemberStopsProvingThatItLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		a, b := node(t, m.connect(nil)), node(t, m.connect(nil))

@@ -15,7 +15,7 @@ import (
 
 // The clocks of two nodes differ, and one of them is set back and forth. Together they get the tokens of the rate, and
 // once the tokens of the time by which a clock is ahead.
-func TestRatesOfNodesWhoseClocksDiffer(t *testing.T) {
+func TestRatesOfNodesWithClocksThatDiffer(t *testing.T) {
 	for name, apart := range map[string]func(elapsed time.Duration) time.Duration{
 		"not":              func(time.Duration) time.Duration { return 0 },
 		"by half a second": func(time.Duration) time.Duration { return 500 * time.Millisecond },

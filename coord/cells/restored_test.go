@@ -107,13 +107,13 @@ func (l *lasting) hold(ctx context.Context) {
 	l.mu.Lock()
 	l.holder, l.held = id, 0
 	l.mu.Unlock()
-	_ = l.Hold(ctx, id, func(told []coord.Holding) {
+	_ = l.Hold(ctx, id, func(news []coord.Holding) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, h := range told {
+		for _, h := range news {
 			l.held = h.Held
 		}
-		if len(told) == 0 {
+		if len(news) == 0 {
 			go l.order(l.want)
 		}
 	})
@@ -295,7 +295,7 @@ func isClosed(ch <-chan struct{}) bool {
 }
 
 // Another node has changed the permits after the store went back, so only the missing changes show that.
-func TestAHolderWhosePermitsTheStoreHasForgottenIsLost(t *testing.T) {
+func TestAHolderOfPermitsThatTheStoreHasForgottenIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		a := begin(t, m, "a", 0)

@@ -17,15 +17,15 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// The coordinator takes values of 1 kB, and 30,000 limits would need 2 kB in each of the 1024 cells. told is the limit that it
+// The coordinator takes values of 1 kB, and 30,000 limits would need 2 kB in each of the 1024 cells. bound is the limit that it
 // announces.
 func TestLimitsForWhichACellHasNoRoomDisturbNothingElse(t *testing.T) {
-	for name, told := range map[string]int{"that is known": 0, "that is not known": 1 << 20} {
+	for name, bound := range map[string]int{"that is known": 0, "that is not known": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				m := newMemory()
-				m.most, m.told = 1000, told
+				m.most, m.bound = 1000, bound
 				c := m.connect(nil)
 				n := cells.New(c, cells.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				t.Cleanup(func() { _ = n.Close() })

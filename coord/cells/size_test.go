@@ -56,7 +56,7 @@ func orders(count int) (all []coord.Order) {
 func TestAMemberThatIsTooLargeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		m.most, m.told = 2000, 1<<20
+		m.most, m.bound = 2000, 1<<20
 		n, looks := node(t, m.connect(nil)), node(t, m.connect(nil))
 		small := coord.Member{Incarnation: task.ID{1}, Name: "small"}
 		large := coord.Member{Incarnation: task.ID{2}, Name: "large", Handlers: strings.Split(strings.Repeat("type ", 1000), " ")}
@@ -82,7 +82,7 @@ func TestAMemberThatIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-func TestPermitsOfLongNamesAreToldApart(t *testing.T) {
+func TestPermitsOfLongNamesAreNotMixedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		n := node(t, m.connect(nil))

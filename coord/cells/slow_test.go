@@ -21,8 +21,8 @@ func TestSlowRequestsAreMadeSmaller(t *testing.T) {
 		held := map[string]int{}
 		got, ended := make(chan struct{}), make(chan error, 1)
 		go func() {
-			ended <- n.Hold(t.Context(), task.ID{1}, func(told []coord.Holding) {
-				for _, h := range told {
+			ended <- n.Hold(t.Context(), task.ID{1}, func(news []coord.Holding) {
+				for _, h := range news {
 					if held[h.Name] = h.Held; len(held) == many && h.Held > 0 {
 						close(got)
 					}

@@ -17,17 +17,17 @@ func BenchmarkSemaphore(b *testing.B, node coord.Semaphore) {
 	for _, size := range []int{1, 10, 1000} {
 		b.Run(fmt.Sprintf("limits=%d", size), func(b *testing.B) {
 			ctx, end := context.WithCancel(b.Context())
-			told, returned := make(chan []coord.Holding, 1), make(chan error, 1)
+			news, returned := make(chan []coord.Holding, 1), make(chan error, 1)
 			id := newID()
 			go func() {
 				returned <- node.Hold(ctx, id, func(all []coord.Holding) {
 					select {
-					case told <- all:
+					case news <- all:
 					case <-ctx.Done():
 					}
 				})
 			}()
-			<-told
+			<-news
 			var waits []time.Duration
 			number := uint64(0)
 			b.ResetTimer()
@@ -37,7 +37,7 @@ func BenchmarkSemaphore(b *testing.B, node coord.Semaphore) {
 					orders := batch(id.String(), size, want, number)
 					start := time.Now()
 					node.Order(id, orders...)
-					awaitAnswers(told, number, size)
+					awaitAnswers(news, number, size)
 					waits = append(waits, time.Since(start))
 				}
 			}
@@ -64,9 +64,9 @@ func batch(prefix string, size, want int, number uint64) []coord.Order {
 }
 
 // awaitAnswers waits until as many orders of a number are answered.
-func awaitAnswers(told <-chan []coord.Holding, number uint64, orders int) {
+func awaitAnswers(news <-chan []coord.Holding, number uint64, orders int) {
 	for orders > 0 {
-		for _, h := range <-told {
+		for _, h := range <-news {
 			if h.Number == number {
 				orders--
 			}

@@ -75,7 +75,7 @@ func (w *watched) first(e *env[coord.Config]) []coord.Setting {
 // knows waits until the newest settings are want, without their versions.
 func (w *watched) knows(e *env[coord.Config], want ...string) {
 	e.Helper()
-	e.eventually(fmt.Sprintf("a watch to be told %q", want), func() bool {
+	e.eventually(fmt.Sprintf("a watch to get %q", want), func() bool {
 		all := w.all()
 		return len(all) > 0 && slices.Equal(show(all[len(all)-1]), want)
 	})
@@ -148,11 +148,11 @@ func configBefore(e *env[coord.Config]) {
 	is(e, e.connect(), "name", want...)
 	first := watch(e, e.connect(), "name").first(e)
 	if got := show(first); !slices.Equal(got, want) {
-		e.Errorf("a watch was told %q first, want %q", got, want)
+		e.Errorf("a watch got %q first, want %q", got, want)
 	}
 	all, err := node.Settings(e.Context(), "name")
 	if err != nil || len(all) != len(first) || all[0].Version != first[0].Version || all[1].Version != first[1].Version {
-		e.Errorf("a watch was told %v, and the settings are %v, %v", first, all, err)
+		e.Errorf("a watch got %v, and the settings are %v, %v", first, all, err)
 	}
 }
 
@@ -391,12 +391,12 @@ func configRapid(e *env[coord.Config]) {
 			before, _ := strconv.Atoi(string(was.Value))
 			n, err := strconv.Atoi(string(s.Value))
 			if err != nil || n < before || s.Version < was.Version || (n == before) != (s.Version == was.Version) && was.Version > 0 {
-				e.Errorf("a watch was told %v after %v", s, was)
+				e.Errorf("a watch got %v after %v", s, was)
 			}
 			last[s.Scope] = s
 		}
 		if len(all) < len(last) {
-			e.Errorf("a watch was told %v, which is less than before", all)
+			e.Errorf("a watch got %v, which is less than before", all)
 		}
 	}
 }

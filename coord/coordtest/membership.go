@@ -28,7 +28,7 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "a severed node can join again under a new incarnation", membersAgain)
 	b.run(t, "all nodes of a cluster have its identity", membersIdentity)
 	b.run(t, "a member that must prove that it is alive knows its lease", membersLease)
-	b.run(t, "a member that was not told of another one does not prove for long that it is alive", membersUntold)
+	b.run(t, "a member that has not heard of another one does not prove for long that it is alive", membersUnheard)
 }
 
 // joined is one call of Join.
@@ -292,18 +292,18 @@ func membersLease(e *env[coord.Membership]) {
 	}
 }
 
-// membersUntold joins with a function that does not return from the call with another member.
-func membersUntold(e *env[coord.Membership]) {
+// membersUnheard joins with a function that does not return from the call with another member.
+func membersUnheard(e *env[coord.Membership]) {
 	node := e.connect()
 	if node.Proves(member(1).Incarnation) {
 		return // its members have no leases
 	}
-	told, goOn := make(chan struct{}), make(chan struct{})
+	heard, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	e.start(func(ctx context.Context) {
 		err := node.Join(ctx, member(1), func(list []coord.Member) {
 			if len(list) > 1 {
-				once.Do(func() { close(told); <-goOn })
+				once.Do(func() { close(heard); <-goOn })
 			}
 		})
 		if err != nil {
@@ -313,9 +313,9 @@ func membersUntold(e *env[coord.Membership]) {
 	self := member(1).Incarnation
 	e.eventually("a member that proves that it is alive", func() bool { return node.Proves(self) })
 	two := join(e, e.connect(), member(2))
-	receive(e, "the first member to be told of the second", told)
+	receive(e, "the first member to hear of the second", heard)
 	e.eventually("an end of the proof", func() bool { return !node.Proves(self) })
 	close(goOn)
-	e.eventually("a proof when it was told of all", func() bool { return node.Proves(self) })
+	e.eventually("a proof when it has heard of all", func() bool { return node.Proves(self) })
 	two.leaves(e)
 }

@@ -16,7 +16,7 @@ import (
 // until it has.
 func RunMessages(t *testing.T, b Backend[coord.Messages]) {
 	b.run(t, "every receiver of the topic gets a message, those of its own node included", messagesEveryone)
-	b.run(t, "a receiver is told of the beginning before it gets a message", messagesBegin)
+	b.run(t, "a receiver learns of the beginning before it gets a message", messagesBegin)
 	b.run(t, "topics are apart", messagesTopics)
 	b.run(t, "a topic and a message may have any bytes", messagesBytes)
 	b.run(t, "a topic and a message may have 4096 bytes together and no more", messagesSize)

@@ -120,9 +120,9 @@ func Use(t *testing.T, n Node) {
 	copy(id[:], fmt.Sprint(prefixes.Add(1)))
 	var first, got sync.Once
 	go func() {
-		ended <- n.Hold(holding, id, func(told []coord.Holding) {
+		ended <- n.Hold(holding, id, func(news []coord.Holding) {
 			first.Do(func() { n.Order(id, coord.Order{Name: "limit", Number: 1, Want: 1, Max: 1}) })
-			for _, h := range told {
+			for _, h := range news {
 				if h.Held > 0 {
 					got.Do(func() { close(held) })
 				}

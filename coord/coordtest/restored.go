@@ -161,13 +161,13 @@ func (l *living) hold(ctx context.Context) {
 	l.mu.Lock()
 	l.holder, l.held = id, 0
 	l.mu.Unlock()
-	_ = l.node.Hold(ctx, id, func(told []coord.Holding) {
-		if len(told) == 0 {
+	_ = l.node.Hold(ctx, id, func(news []coord.Holding) {
+		if len(news) == 0 {
 			go l.node.Order(id, coord.Order{Name: "limit", Number: 1, Want: 1, Max: permitsOfAll})
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, h := range told {
+		for _, h := range news {
 			l.held = h.Held
 		}
 	})

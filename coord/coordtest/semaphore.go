@@ -34,7 +34,7 @@ func RunSemaphore(t *testing.T, b Backend[coord.Semaphore]) {
 	b.run(t, "a holder learns that others wait, and how many permits they need", permitsNeeded)
 	b.run(t, "others need their Least, though it is more than their share", permitsNeededLeast)
 	b.run(t, "a holder that knows that others wait learns that its share is smaller, and needed", permitsNeededLater)
-	b.run(t, "a holder that needs nothing is not told of others", permitsQuiet)
+	b.run(t, "a holder that needs nothing gets no news of others", permitsQuiet)
 	b.run(t, "a raised Max lets more in", permitsRaised)
 	b.run(t, "a lowered Max takes no permit away, and grants none above it", permitsLowered)
 	b.run(t, "the Max of the highest version applies", permitsVersions)
@@ -99,7 +99,7 @@ func permitsInOrder(e *semaphores) {
 		}
 		last = got
 		for _, later := range line[i+1:] {
-			if told, _ := later.knows("limit"); told.Held != 0 {
+			if got, _ := later.knows("limit"); got.Held != 0 {
 				e.Error("an order was served before an older one")
 			}
 		}

@@ -33,8 +33,8 @@ type holder struct {
 // ordered has the orders of a holder for a limit, and the holdings that it got.
 type ordered struct {
 	latest coord.Order
-	told   coord.Holding // the newest holding that takes the latest order into account, or an earlier one
-	told0  bool          // whether told is of the latest order
+	last   coord.Holding // the newest holding that takes the latest order into account, or an earlier one
+	isNew  bool          // whether last is of the latest order
 	calls  int           // of holdings that are of the latest order
 }
 
@@ -60,15 +60,15 @@ func holdAs(e *semaphores, node coord.Semaphore, id task.ID, heard func(coord.Ho
 	var one alone
 	e.start(func(context.Context) {
 		defer end()
-		err := node.Hold(ctx, id, func(told []coord.Holding) {
+		err := node.Hold(ctx, id, func(news []coord.Holding) {
 			defer one.enter(e.T, "fn of Hold")()
 			if calls++; calls == 1 {
-				if len(told) > 0 {
-					e.Errorf("the first call of fn has the holdings %v", told)
+				if len(news) > 0 {
+					e.Errorf("the first call of fn has the holdings %v", news)
 				}
 				close(lives)
 			}
-			h.listen(told)
+			h.listen(news)
 		})
 		if err != nil && !h.cut.Load() {
 			e.lapsed.Store(true)
@@ -80,14 +80,14 @@ func holdAs(e *semaphores, node coord.Semaphore, id task.ID, heard func(coord.Ho
 }
 
 // listen is fn of Hold.
-func (h *holder) listen(told []coord.Holding) {
+func (h *holder) listen(news []coord.Holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, t := range told {
+	for _, t := range news {
 		o := h.limits[t.Name]
 		switch {
 		case o == nil:
-			h.e.Errorf("a holder was told of %q, which it has not ordered", t.Name)
+			h.e.Errorf("a holder got news of %q, which it has not ordered", t.Name)
 			continue
 		case t.Number > o.latest.Number:
 			h.e.Errorf("a holding is of order %d, and the latest is %d", t.Number, o.latest.Number)
@@ -97,7 +97,7 @@ func (h *holder) listen(told []coord.Holding) {
 		if t.Held > max(0, o.latest.Want) || t.Held < 0 || t.Share < 0 || t.Waiting < 0 || t.Needed < 0 || (t.Held == 0) != (t.Fence == 0) {
 			h.e.Errorf("after the order %+v the holding is %+v", o.latest, t)
 		}
-		o.told, o.told0 = t, true
+		o.last, o.isNew = t, true
 		o.calls++
 		if h.heard != nil {
 			h.heard(t)
@@ -119,7 +119,7 @@ func (h *holder) order(orders ...coord.Order) {
 			h.limits[o.Name] = &ordered{}
 		}
 		h.limits[o.Name].latest = *o
-		h.limits[o.Name].told0 = false
+		h.limits[o.Name].isNew = false
 		h.limits[o.Name].calls = 0
 	}
 	h.mu.Unlock()
@@ -140,25 +140,25 @@ func (h *holder) asks(o coord.Order) coord.Holding {
 }
 
 // knows returns the holding of the latest order of h for a limit, and how many holdings h got.
-func (h *holder) knows(name string) (told coord.Holding, calls int) {
+func (h *holder) knows(name string) (last coord.Holding, calls int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := h.limits[name]
-	if o == nil || !o.told0 {
+	if o == nil || !o.isNew {
 		return coord.Holding{Held: -1}, 0
 	}
-	return o.told, o.calls
+	return o.last, o.calls
 }
 
 // await waits for a holding that takes the latest order into account.
-func (h *holder) await(name, what string, ok func(coord.Holding) bool) (told coord.Holding) {
+func (h *holder) await(name, what string, ok func(coord.Holding) bool) (last coord.Holding) {
 	h.e.Helper()
 	h.e.eventually(what, func() bool {
 		var calls int
-		told, calls = h.knows(name)
-		return calls > 0 && ok(told)
+		last, calls = h.knows(name)
+		return calls > 0 && ok(last)
 	})
-	return told
+	return last
 }
 
 // gets waits until h learns that it has a number of permits.
@@ -171,9 +171,9 @@ func (h *holder) gets(name string, held int) coord.Holding {
 func (h *holder) has(name string, held int) {
 	h.e.Helper()
 	h.e.settle()
-	if told, _ := h.knows(name); told.Held != held {
+	if last, _ := h.knows(name); last.Held != held {
 		h.e.check()
-		h.e.Errorf("a holder has %d permits of %s, want %d", told.Held, name, held)
+		h.e.Errorf("a holder has %d permits of %s, want %d", last.Held, name, held)
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// expect fails unless told has these numbers of permits.
-func expect(e *semaphores, who string, told coord.Holding, held, share, waiting, needed int) {
+// expect fails unless got has these numbers of permits.
+func expect(e *semaphores, who string, got coord.Holding, held, share, waiting, needed int) {
 	e.Helper()
-	if told.Held != held || told.Share != share || told.Waiting != waiting || told.Needed != needed {
+	if got.Held != held || got.Share != share || got.Waiting != waiting || got.Needed != needed {
 		e.check()
-		e.Errorf("%s was told %+v, want %d held, a share of %d, %d waiting, and %d needed", who, told, held, share, waiting, needed)
+		e.Errorf("%s got %+v, want %d held, a share of %d, %d waiting, and %d needed", who, got, held, share, waiting, needed)
 	}
 }
 
@@ -17,12 +17,12 @@ func permitsNeeded(e *semaphores) {
 	a, b, c := hold(e, e.connect()), hold(e, e.connect()), hold(e, e.connect())
 	expect(e, "a holder alone", a.wants("limit", 6, 6), 6, 6, 0, 0)
 	expect(e, "one that waits", b.wants("limit", 4, 6), 0, 3, 0, 0)
-	told := a.await("limit", "the news that another waits", func(t coord.Holding) bool { return t.Waiting > 0 })
-	expect(e, "a holder", told, 6, 3, 4, 3)
+	got := a.await("limit", "the news that another waits", func(t coord.Holding) bool { return t.Waiting > 0 })
+	expect(e, "a holder", got, 6, 3, 4, 3)
 	expect(e, "one that waits beside another", c.wants("limit", 1, 6), 0, 2, 4, 2)
 	expect(e, "a holder that gives back", a.wants("limit", 4, 6), 4, 2, 3, 1)
-	told = b.gets("limit", 2)
-	expect(e, "one that has its share", told, 2, 2, 1, 1)
+	got = b.gets("limit", 2)
+	expect(e, "one that has its share", got, 2, 2, 1, 1)
 	expect(e, "a holder that gives back", a.wants("limit", 3, 6), 3, 2, 2, 1) // it was granted to the first
 	b.gets("limit", 3)
 	expect(e, "a holder that gives back", a.wants("limit", 2, 6), 2, 2, 1, 1)
@@ -30,7 +30,7 @@ func permitsNeeded(e *semaphores) {
 	expect(e, "a holder that gives back", a.wants("limit", 1, 6), 1, 2, 0, 0)
 	c.gets("limit", 1)
 	if got := a.wants("limit", 0, 6); got.Share != 0 || got.Waiting != 0 || got.Needed != 0 {
-		e.Errorf("a holder that neither has nor wants permits was told %+v", got)
+		e.Errorf("a holder that neither has nor wants permits got %+v", got)
 	}
 }
 
@@ -38,8 +38,8 @@ func permitsNeededLeast(e *semaphores) {
 	a, b := hold(e, e.connect()), hold(e, e.connect())
 	a.wants("limit", 6, 6)
 	b.asks(coord.Order{Name: "limit", Want: 6, Least: 5, Max: 6})
-	told := a.await("limit", "the news that another waits", func(t coord.Holding) bool { return t.Waiting > 0 })
-	expect(e, "a holder", told, 6, 3, 6, 5)
+	got := a.await("limit", "the news that another waits", func(t coord.Holding) bool { return t.Waiting > 0 })
+	expect(e, "a holder", got, 6, 3, 6, 5)
 	expect(e, "a holder that gives back too few", a.wants("limit", 2, 6), 2, 3, 6, 5)
 	expect(e, "a holder that gives back enough", a.wants("limit", 1, 6), 1, 3, 1, 0)
 	b.gets("limit", 5)
@@ -60,8 +60,8 @@ func permitsNeededLater(e *semaphores) {
 	expect(e, "another that wants more", b.wants("limit", 2, 2), 1, 1, 1, 0)
 	expect(e, "one that waits", c.wants("limit", 1, 2), 0, 0, 2, 0)
 	for _, h := range []*holder{a, b} {
-		told := h.await("limit", "the news that its share is needed", func(t coord.Holding) bool { return t.Needed > 0 })
-		expect(e, "a holder", told, 1, 0, 2, 1)
+		got := h.await("limit", "the news that its share is needed", func(t coord.Holding) bool { return t.Needed > 0 })
+		expect(e, "a holder", got, 1, 0, 2, 1)
 	}
 }
 
@@ -74,9 +74,9 @@ func permitsQuiet(e *semaphores) {
 	b.wants("limit", 1, 3)
 	c.wants("another", 1, 1)
 	e.settle()
-	if told, calls := a.knows("limit"); calls != 1 {
+	if got, calls := a.knows("limit"); calls != 1 {
 		e.check()
-		e.Errorf("a holder was told %d times that nothing has changed for it, last %+v", calls-1, told)
+		e.Errorf("a holder got %d times the news that nothing has changed for it, last %+v", calls-1, got)
 	}
 	c.wants("limit", 1, 3)
 	a.await("limit", "the news that another waits", func(t coord.Holding) bool { return t.Waiting > 0 })
@@ -85,9 +85,9 @@ func permitsQuiet(e *semaphores) {
 		c.wants("limit", want, 3)
 	}
 	e.settle()
-	if told, again := a.knows("limit"); again != calls {
+	if got, again := a.knows("limit"); again != calls {
 		e.check()
-		e.Errorf("a holder that knows that others wait was told so again %d times, last %+v", again-calls, told)
+		e.Errorf("a holder that knows that others wait got that news again %d times, last %+v", again-calls, got)
 	}
 }
 
@@ -111,8 +111,8 @@ func permitsLowered(e *semaphores) {
 	order(a, 4, 6, 1)
 	order(b, 2, 6, 1)
 	expect(e, "who lowers Max", order(b, 2, 3, 2), 2, 1, 0, 3)
-	told := a.await("limit", "the news that too many are held", func(t coord.Holding) bool { return t.Needed > 0 })
-	expect(e, "a holder", told, 4, 1, 0, 3)
+	got := a.await("limit", "the news that too many are held", func(t coord.Holding) bool { return t.Needed > 0 })
+	expect(e, "a holder", got, 4, 1, 0, 3)
 	order(c, 1, 3, 2)
 	order(a, 1, 3, 2)
 	c.has("limit", 0)

@@ -179,7 +179,7 @@ func (c *crowd) agree(name string) bool {
 	for _, h := range c.holders {
 		h.mu.Lock()
 		o := h.limits[name]
-		same := o == nil || o.told0 && o.told.Held == known[h.id.String()]
+		same := o == nil || o.isNew && o.last.Held == known[h.id.String()]
 		h.mu.Unlock()
 		if !same && h.node.Holds(h.id) {
 			return false

@@ -57,12 +57,12 @@ func holdPermits(t *testing.T, n coord.Semaphore, id byte) *client {
 	t.Cleanup(cancel)
 	first := true
 	go func() {
-		h.ended <- n.Hold(ctx, h.id, func(told []coord.Holding) {
+		h.ended <- n.Hold(ctx, h.id, func(news []coord.Holding) {
 			if first {
 				first = false
 				close(h.lives)
 			}
-			for _, o := range told {
+			for _, o := range news {
 				h.held.Store(int64(o.Held))
 			}
 		})

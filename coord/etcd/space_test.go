@@ -46,8 +46,8 @@ func beBusy(t *testing.T, o etcd.Options) *busy {
 		})
 	}()
 	go func() {
-		_ = b.Hold(ctx, b.id, func(told []coord.Holding) {
-			for _, h := range told {
+		_ = b.Hold(ctx, b.id, func(news []coord.Holding) {
+			for _, h := range news {
 				b.held.Store(int64(h.Held))
 			}
 		})

@@ -67,7 +67,7 @@ type Bus struct {
 	unread   error           // guarded by mu: why some partitions of the session cannot be read
 	unsent   error           // guarded by mu: why the last record of the session was not confirmed
 	failedAt time.Time       // guarded by mu: when that was
-	told     string          // guarded by mu: the log line about the outage; "" for none
+	logged   string          // guarded by mu: the log line about the outage; "" for none
 	ended    bool            // guarded by mu: closed is closed
 }
 
@@ -148,8 +148,8 @@ func (b *Bus) failed(err error) {
 		b.status.Since = time.Now()
 	}
 	b.outage = err
-	if text := err.Error(); text != b.told && (b.told == "" || b.changing.Allow()) {
-		b.told = text
+	if text := err.Error(); text != b.logged && (b.logged == "" || b.changing.Allow()) {
+		b.logged = text
 		b.log.Warn("the bus is down, and it is tried again: nodes find tasks of each other in the store, within about a second", "topic", b.options.Topic, "error", err)
 	}
 }
@@ -158,11 +158,11 @@ func (b *Bus) failed(err error) {
 func (b *Bus) begin(s *session) {
 	b.mu.Lock()
 	text := "the bus is up"
-	if b.told != "" {
+	if b.logged != "" {
 		text = "the bus is up again"
 	}
 	b.log.Info(text, "topic", b.options.Topic, "partitions", s.partitions)
-	b.session, b.outage, b.unread, b.unsent, b.told = s, nil, nil, nil, ""
+	b.session, b.outage, b.unread, b.unsent, b.logged = s, nil, nil, nil, ""
 	b.status.Since = time.Now()
 	b.boxes.Begin()
 	b.mu.Unlock()

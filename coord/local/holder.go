@@ -118,27 +118,27 @@ func (c *cluster) takeNews(h *holder) []coord.Holding {
 	if c.holders[h.id] != h {
 		return nil
 	}
-	told := make([]coord.Holding, 0, len(h.news))
+	news := make([]coord.Holding, 0, len(h.news))
 	for _, or := range h.news {
 		or.telling = false
-		told = append(told, c.holding(or))
+		news = append(news, c.holding(or))
 	}
 	h.news = nil
-	return told
+	return news
 }
 
 // holding returns the holding that the holder of or gets. It is called with mu held.
 func (c *cluster) holding(or *ordered) coord.Holding {
-	told := coord.Holding{Name: or.name, Number: or.number}
+	now := coord.Holding{Name: or.name, Number: or.number}
 	if or.of.orders[or.name] != or {
-		return told
+		return now
 	}
 	s := c.semaphores[or.name]
 	st := s.Find(or.of.id)
-	told.Share, told.Waiting, told.Needed = s.Others(st)
-	or.toldWaiting, or.toldNeeded = told.Waiting > 0, told.Needed > 0 && st.Held > told.Share
+	now.Share, now.Waiting, now.Needed = s.Others(st)
+	or.knowsWaiting, or.knowsNeeded = now.Waiting > 0, now.Needed > 0 && st.Held > now.Share
 	if st.Held > 0 {
-		told.Held, told.Fence = st.Held, st.Fence
+		now.Held, now.Fence = st.Held, st.Fence
 	}
-	return told
+	return now
 }

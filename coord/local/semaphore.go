@@ -11,11 +11,11 @@ import (
 
 // ordered is a limit of which a holder has ordered permits. All of it is guarded by cluster.mu.
 type ordered struct {
-	of                      *holder
-	name                    string
-	number                  uint64 // of the latest order
-	toldWaiting, toldNeeded bool   // whether the last report to the holder said that others wait, and that they need some of its permits above its share
-	telling                 bool   // whether it is in of.news
+	of                        *holder
+	name                      string
+	number                    uint64 // of the latest order
+	knowsWaiting, knowsNeeded bool   // whether the last report to the holder said that others wait, and that they need some of its permits above its share
+	telling                   bool   // whether it is in of.news
 }
 
 // Order implements [coord.Semaphore].
@@ -69,7 +69,7 @@ func (c *cluster) serve(name string, s *limits.Semaphore) {
 		}
 		or := c.holders[st.Holder].orders[name]
 		share, waiting, needed := s.Others(st)
-		if waiting > 0 && !or.toldWaiting || needed > 0 && st.Held > share && !or.toldNeeded {
+		if waiting > 0 && !or.knowsWaiting || needed > 0 && st.Held > share && !or.knowsNeeded {
 			c.tell(or)
 		}
 	}

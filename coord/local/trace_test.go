@@ -23,8 +23,8 @@ func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {
 	for _, end := range []func(stop func()){func(stop func()) { stop() }, func(func()) { n.Sever() }} {
 		held, stop := context.WithCancel(ctx)
 		id := task.ID{1}
-		_ = n.Hold(held, id, func(told []coord.Holding) {
-			if len(told) > 0 {
+		_ = n.Hold(held, id, func(news []coord.Holding) {
+			if len(news) > 0 {
 				end(stop)
 				return
 			}

@@ -19,13 +19,13 @@ import (
 
 // subscriber is one call of Subscribe.
 type subscriber struct {
-	mu   sync.Mutex
-	told map[task.Hint]int // guarded by mu: how often
+	mu    sync.Mutex
+	heard map[task.Hint]int // guarded by mu: how often
 }
 
 // subscribe subscribes until the test ends.
 func subscribe(t *testing.T, n *node) *subscriber {
-	s := &subscriber{told: map[task.Hint]int{}}
+	s := &subscriber{heard: map[task.Hint]int{}}
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); <-done })
@@ -35,7 +35,7 @@ func subscribe(t *testing.T, n *node) *subscriber {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, tr := range ts {
-				s.told[tr]++
+				s.heard[tr]++
 			}
 		})
 	}()
@@ -45,13 +45,13 @@ func subscribe(t *testing.T, n *node) *subscriber {
 func (s *subscriber) count(tr task.Hint) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told[tr]
+	return s.heard[tr]
 }
 
 func (s *subscriber) distinct() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.told)
+	return len(s.heard)
 }
 
 func hint(n int) task.Hint {

@@ -106,12 +106,12 @@ func (c *Coord) noteSettings(name string, all []coord.Setting) {
 	for _, s := range all {
 		newest = max(newest, s.Version)
 	}
-	c.told[name] = int64(newest)
+	c.watched[name] = int64(newest)
 }
 
 // newestSetting returns the highest version that watches got: orders may depend on it. It is called with mu held.
 func (c *Coord) newestSetting() (newest int64) {
-	for _, version := range c.told {
+	for _, version := range c.watched {
 		newest = max(newest, version)
 	}
 	return newest

@@ -22,14 +22,14 @@ func settings(n *node) error {
 	return err
 }
 
-// told has the settings that a watch got.
-type told struct {
+// watched has the settings that a watch got.
+type watched struct {
 	mu  sync.Mutex
 	all [][]coord.Setting // guarded by mu
 }
 
-func watch(t *testing.T, n *node) *told {
-	w := new(told)
+func watch(t *testing.T, n *node) *watched {
+	w := new(watched)
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); <-done })
@@ -45,7 +45,7 @@ func watch(t *testing.T, n *node) *told {
 }
 
 // last returns the newest value of the only setting, "" if there is none.
-func (w *told) last() string {
+func (w *watched) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.all); n > 0 && len(w.all[n-1]) == 1 {

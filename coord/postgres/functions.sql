@@ -216,7 +216,7 @@ BEGIN
     PERFORM pg_notify({channel}, 'c:setting');
 END $$;
 
--- coord_standing returns what the holders of semaphores have, and what they are told of the others. An order
+-- coord_standing returns what the holders of semaphores have, and what they know of the others. An order
 -- for more than there is waits, and is not counted.
 CREATE OR REPLACE FUNCTION {schema}.coord_standing(names text[]) RETURNS TABLE (name text, holder uuid, session uuid,
     held bigint, fence bigint, share bigint, waiting bigint, needed bigint) LANGUAGE sql STABLE AS $$
@@ -246,7 +246,7 @@ CREATE OR REPLACE FUNCTION {schema}.coord_serve(names text[], p_me uuid) RETURNS
     SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     granted uuid[];
-    told    uuid[];
+    others  uuid[];
 BEGIN
     WITH room AS (
         SELECT s.name, s.most, s.most - sum(p.held) AS free
@@ -272,13 +272,13 @@ BEGIN
     WITH changed AS (
         UPDATE {schema}.permit p SET news = true FROM {schema}.coord_standing(names) s
         WHERE p.name = ANY (names) AND p.name = s.name AND p.holder = s.holder AND p.held > 0 AND NOT p.news AND p.session IS DISTINCT FROM p_me
-            AND (s.waiting > 0 AND NOT p.told_waiting OR s.needed > 0 AND s.held > s.share AND NOT p.told_needed)
+            AND (s.waiting > 0 AND NOT p.knows_waiting OR s.needed > 0 AND s.held > s.share AND NOT p.knows_needed)
         RETURNING p.session
     )
-    SELECT array_agg(c.session) INTO told FROM changed c;
+    SELECT array_agg(c.session) INTO others FROM changed c;
 
     PERFORM pg_notify(o.channel, 'c:permit') FROM {schema}.ordering o
-        WHERE o.session = ANY (granted || told) AND o.session IS DISTINCT FROM p_me AND o.channel IS NOT NULL;
+        WHERE o.session = ANY (granted || others) AND o.session IS DISTINCT FROM p_me AND o.channel IS NOT NULL;
     DELETE FROM {schema}.semaphore s WHERE s.name = ANY (names)
         AND s.name NOT IN (SELECT p.name FROM {schema}.permit p WHERE p.name = ANY (names));
 END $$;
@@ -355,7 +355,7 @@ BEGIN
             FROM (SELECT * FROM jsonb_to_recordset(q->'orders')
                 AS o (i bigint, holder uuid, name text, keep bigint, wanted bigint, at_least bigint) WHERE o.wanted > 0 ORDER BY o.i) o) o
         WHERE p.name = ANY (names) AND p.name = o.name AND p.holder = o.holder AND p.session IS NOT DISTINCT FROM me;
-    INSERT INTO {schema}.permit (name, holder, session, held, wanted, at_least, place, fence, since, news, told_waiting, told_needed)
+    INSERT INTO {schema}.permit (name, holder, session, held, wanted, at_least, place, fence, since, news, knows_waiting, knows_needed)
         SELECT o.name, o.holder, me, 0, o.wanted, o.at_least, nextval('{schema}.permit_number'), 0, clock_timestamp(), false, false, false
         FROM (SELECT * FROM jsonb_to_recordset(q->'orders') AS o (i bigint, holder uuid, name text, wanted bigint, at_least bigint)
             WHERE o.wanted > 0 ORDER BY o.i) o
@@ -364,10 +364,10 @@ BEGIN
 
     WITH mine AS MATERIALIZED (
         SELECT * FROM {schema}.coord_standing(names) s WHERE s.session = me
-    ), told AS (
-        UPDATE {schema}.permit p SET news = false, told_waiting = m.waiting > 0, told_needed = m.needed > 0 AND m.held > m.share
+    ), noted AS (
+        UPDATE {schema}.permit p SET news = false, knows_waiting = m.waiting > 0, knows_needed = m.needed > 0 AND m.held > m.share
         FROM mine m WHERE p.name = ANY (names) AND p.name = m.name AND p.holder = m.holder
-            AND (p.news OR p.told_waiting <> (m.waiting > 0) OR p.told_needed <> (m.needed > 0 AND m.held > m.share))
+            AND (p.news OR p.knows_waiting <> (m.waiting > 0) OR p.knows_needed <> (m.needed > 0 AND m.held > m.share))
     )
     SELECT jsonb_build_object('alive', true, 'holdings', jsonb_agg(jsonb_build_object('holder', m.holder, 'name', m.name,
         'held', m.held, 'fence', m.fence, 'share', m.share, 'waiting', m.waiting, 'needed', m.needed)))

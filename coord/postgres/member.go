@@ -71,7 +71,7 @@ func (c *Coord) Join(ctx context.Context, self coord.Member, fn func([]coord.Mem
 		case <-m.changed.C():
 			if list, by := c.listFor(m); list != nil && ctx.Err() == nil {
 				fn(list)
-				c.toldOf(m, by)
+				c.passedTo(m, by)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (c *Coord) listFor(m *member) ([]coord.Member, lease.Proof) {
 	if c.members[m.self.Incarnation] != m {
 		return nil, lease.Proof{}
 	}
-	m.list.Tell(c.session.proof)
+	m.list.Pass(c.session.proof)
 	list := make([]coord.Member, 0, len(c.list))
 	for _, o := range c.list {
 		list = append(list, o.Clone())
@@ -167,15 +167,15 @@ func (c *Coord) listFor(m *member) ([]coord.Member, lease.Proof) {
 	return list, c.session.proof
 }
 
-// toldOf notes that m has received the members that a proof has confirmed.
-func (c *Coord) toldOf(m *member, by lease.Proof) {
+// passedTo notes that m has received the members that a proof has confirmed.
+func (c *Coord) passedTo(m *member, by lease.Proof) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := by
 	if c.members[m.self.Incarnation] == m {
 		now = c.session.proof
 	}
-	m.list.Told(by, now)
+	m.list.Passed(by, now)
 }
 
 // tell makes Join report the members to m. It is called with Coord.mu held.

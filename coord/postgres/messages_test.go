@@ -94,7 +94,7 @@ func TestALastMessageIsSentBeforeANodeIsClosed(t *testing.T) {
 	eventually(t, "the last messages", func() bool { return i.all() == "1 2 3" })
 }
 
-func TestAReceiverIsToldWhenItsConnectionIsReplaced(t *testing.T) {
+func TestAReceiverLearnsThatItsConnectionIsReplaced(t *testing.T) {
 	url := database(t)
 	n := connect(t, url, setup{})
 	i := receiveMessages(t, n)

@@ -37,11 +37,11 @@ func send(t *testing.T, c *Coord) ordersRequest {
 func answer(t *testing.T, c *Coord, h *holder, q ordersRequest, held int) coord.Holding {
 	t.Helper()
 	c.applyOrders(q, ordersAnswer{Alive: true, Holdings: []holdingEntry{{Holder: h.id, Name: "limit", Held: held, Fence: 7}}})
-	told, _ := c.takeNews(h)
-	if len(told) != 1 {
-		t.Fatalf("the holder gets %+v", told)
+	news, _ := c.takeNews(h)
+	if len(news) != 1 {
+		t.Fatalf("the holder gets %+v", news)
 	}
-	return told[0]
+	return news[0]
 }
 
 func TestAnAnswerFromBeforeAnOrderTellsOfNoMoreThanTheHolderKeeps(t *testing.T) {
@@ -62,15 +62,15 @@ func TestAnAnswerFromBeforeAnOrderTellsOfNoMoreThanTheHolderKeeps(t *testing.T) 
 	}
 }
 
-func TestNewsThatWaitsToBeToldTellsOfNoMoreThanTheHolderKeeps(t *testing.T) {
+func TestNewsThatWaitsToBeTakenHasNoMoreThanTheHolderKeeps(t *testing.T) {
 	c, h := ordering()
 	h.want(c, 1, 5)
 	q := send(t, c)
 	c.applyOrders(q, ordersAnswer{Alive: true, Holdings: []holdingEntry{{Holder: h.id, Name: "limit", Held: 5, Fence: 7}}})
 	h.want(c, 2, 0)
-	told, _ := c.takeNews(h)
-	if len(told) != 1 || told[0].Held != 0 || told[0].Fence != 0 || told[0].Number != 1 {
-		t.Errorf("the holder gives all back, and gets %+v", told)
+	news, _ := c.takeNews(h)
+	if len(news) != 1 || news[0].Held != 0 || news[0].Fence != 0 || news[0].Number != 1 {
+		t.Errorf("the holder gives all back, and gets %+v", news)
 	}
 }
 
@@ -94,8 +94,8 @@ func TestNothingIsKeptOfALimitThatTheHolderDoesNotUse(t *testing.T) {
 	answer(t, c, h, send(t, c), 5)
 	h.want(c, 2, 0)
 	c.applyOrders(send(t, c), ordersAnswer{Alive: true})
-	if told, _ := c.takeNews(h); len(told) != 1 || told[0] != (coord.Holding{Name: "limit", Number: 2}) {
-		t.Errorf("the holder gets %+v", told)
+	if news, _ := c.takeNews(h); len(news) != 1 || news[0] != (coord.Holding{Name: "limit", Number: 2}) {
+		t.Errorf("the holder gets %+v", news)
 	}
 	if len(h.orders)+len(c.orders)+len(h.news) > 0 {
 		t.Errorf("kept %v, %v, %v", h.orders, c.orders, h.news)

@@ -105,17 +105,17 @@ func TestAHolderOfManyLimitsGivesThemBackInParts(t *testing.T) {
 			break
 		}
 	}
-	told := 0
+	got := 0
 	for number := 2; ; number++ {
 		a := request(t, url, other, number, `"all": false`)
-		if told += len(a.Holdings); len(a.Holdings) > 2 {
+		if got += len(a.Holdings); len(a.Holdings) > 2 {
 			t.Errorf("a part of the news has %d names", len(a.Holdings))
 		}
 		if !a.News {
 			break
 		}
 	}
-	if n := heldOf(t, url, other); n != 5 || told != 5 {
-		t.Errorf("the other holder got %d permits and the news of %d", n, told)
+	if n := heldOf(t, url, other); n != 5 || got != 5 {
+		t.Errorf("the other holder got %d permits and the news of %d", n, got)
 	}
 }

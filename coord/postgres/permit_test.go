@@ -31,7 +31,7 @@ type permits struct {
 	mu      sync.Mutex
 	number  uint64                   // guarded by mu: of the latest order
 	ordered map[string]uint64        // guarded by mu: the number of the latest order of a limit
-	told    map[string]coord.Holding // guarded by mu: the newest holding of a limit
+	newest  map[string]coord.Holding // guarded by mu: the newest holding of a limit
 	calls   int                      // guarded by mu: of fn
 }
 
@@ -46,19 +46,19 @@ func hold(t *testing.T, n *node) *permits {
 func holdLater(t *testing.T, n *node) *permits {
 	lives, result, done := make(chan struct{}), make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &permits{node: n, lives: lives, result: result, end: cancel, ordered: map[string]uint64{}, told: map[string]coord.Holding{}}
+	p := &permits{node: n, lives: lives, result: result, end: cancel, ordered: map[string]uint64{}, newest: map[string]coord.Holding{}}
 	_, _ = rand.Read(p.id[:])
 	t.Cleanup(func() { cancel(); <-done })
 	go func() {
 		defer close(done)
-		result <- n.Hold(ctx, p.id, func(told []coord.Holding) {
+		result <- n.Hold(ctx, p.id, func(news []coord.Holding) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if p.calls++; p.calls == 1 {
 				close(lives)
 			}
-			for _, h := range told {
-				p.told[h.Name] = h
+			for _, h := range news {
+				p.newest[h.Name] = h
 			}
 		})
 	}()
@@ -81,7 +81,7 @@ func (p *permits) gets(t *testing.T, name string, held int) {
 	eventually(t, fmt.Sprintf("%d permits of %s", held, name), func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		h := p.told[name]
+		h := p.newest[name]
 		return h.Number > 0 && h.Number == p.ordered[name] && h.Held == held
 	})
 }
@@ -184,7 +184,7 @@ func isLocked(t *testing.T, url string) bool {
 }
 
 // The connection is cut while the database carries out an order, and the node does not know the outcome.
-func TestAnOrderWhoseOutcomeIsUnknownIsMadeAgain(t *testing.T) {
+func TestAnOrderWithAnUnknownOutcomeIsMadeAgain(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
 			url := database(t)
@@ -217,7 +217,7 @@ func TestAnOrderWhoseOutcomeIsUnknownIsMadeAgain(t *testing.T) {
 }
 
 // A replica that became the primary lacks the last commits: here a grant, and that it was answered.
-func TestAHolderWhosePermitsTheDatabaseHasForgottenIsLost(t *testing.T) {
+func TestAHolderOfPermitsThatTheDatabaseHasForgottenIsLost(t *testing.T) {
 	url := database(t)
 	n := connect(t, url, setup{})
 	h := hold(t, n)
@@ -232,7 +232,7 @@ func TestAHolderWhosePermitsTheDatabaseHasForgottenIsLost(t *testing.T) {
 	again.gets(t, "limit", 1)
 }
 
-func TestOnlyTheSessionsConcernedAreToldOfPermits(t *testing.T) {
+func TestOnlyTheSessionsConcernedGetNewsOfPermits(t *testing.T) {
 	url := database(t)
 	var sent statements
 	a, b := hold(t, connect(t, url, setup{})), hold(t, connect(t, url, setup{}))
@@ -320,7 +320,7 @@ func TestTheDatabaseNeverGrantsMoreThanThereAre(t *testing.T) {
 					eventually(t, "an answer", func() bool {
 						h.mu.Lock()
 						defer h.mu.Unlock()
-						return h.told["limit"].Number == number
+						return h.newest["limit"].Number == number
 					})
 				}
 			}

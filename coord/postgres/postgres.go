@@ -99,7 +99,7 @@ type Coord struct {
 	list      []coord.Member         // guarded by mu: never changed in place
 	version   int64                  // guarded by mu: of list, which no other list has; -1 before the first one
 	settings  int64                  // guarded by mu: their version; -1: not known
-	told      map[string]int64       // guarded by mu: the highest version of the settings of a name that a watch got
+	watched   map[string]int64       // guarded by mu: the highest version of the settings of a name that a watch got
 	watches   map[wakeup.Signal]bool // guarded by mu: set when settings may have changed
 	holders   map[task.ID]*holder    // guarded by mu
 	orders    []*standing            // guarded by mu: standings with orders to send, in their order
@@ -172,7 +172,7 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 		members:      map[task.ID]*member{},
 		version:      -1,
 		settings:     -1,
-		told:         map[string]int64{},
+		watched:      map[string]int64{},
 		watches:      map[wakeup.Signal]bool{},
 		holders:      map[task.ID]*holder{},
 		made:         time.Now(),

@@ -250,7 +250,7 @@ func (c *Coord) loseHolders(why error) {
 }
 
 // takeNews returns the holdings to report to h, and whether h lives.
-func (c *Coord) takeNews(h *holder) (told []coord.Holding, live bool) {
+func (c *Coord) takeNews(h *holder) (news []coord.Holding, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.holders[h.id] != h || !h.live {
@@ -258,8 +258,8 @@ func (c *Coord) takeNews(h *holder) (told []coord.Holding, live bool) {
 	}
 	for _, st := range h.news {
 		st.telling = false
-		told = append(told, st.now)
+		news = append(news, st.now)
 	}
 	h.news = nil
-	return told, true
+	return news, true
 }

@@ -75,9 +75,9 @@ CREATE TABLE {schema}.permit (
     place        bigint NOT NULL,         -- in the line of those that wait
     fence        bigint NOT NULL,         -- of the latest grant
     since        timestamptz NOT NULL,    -- the latest grant, or the beginning of the wait if there was none
-    news         boolean NOT NULL,        -- its session is to be told of it
-    told_waiting boolean NOT NULL,        -- its session was told last that others wait,
-    told_needed  boolean NOT NULL,        -- and that they need some of what it has above its share
+    news         boolean NOT NULL,        -- its session is to get it
+    knows_waiting boolean NOT NULL,       -- the last news of its session said that others wait,
+    knows_needed boolean NOT NULL,        -- and that they need some of what it has above its share
     PRIMARY KEY (name, holder)
 ) WITH (fillfactor = 50);
 CREATE INDEX permit_session ON {schema}.permit (session);

@@ -89,16 +89,16 @@ func TestAWatchLearnsOfAChangeThatWasNotConfirmed(t *testing.T) {
 	f := &failing{Settings: memory.New(), write: errors.New("no answer")}
 	c := stored.New(f)
 	ctx, cancel := context.WithCancel(t.Context())
-	told := make(chan []coord.Setting, 1)
+	news := make(chan []coord.Setting, 1)
 	ended := make(chan error)
-	go func() { ended <- c.Watch(ctx, "name", func(all []coord.Setting) { told <- all }) }()
-	if all := <-told; len(all) != 0 {
+	go func() { ended <- c.Watch(ctx, "name", func(all []coord.Setting) { news <- all }) }()
+	if all := <-news; len(all) != 0 {
 		t.Errorf("it got %v first", all)
 	}
 	if _, swapped, err := c.Swap(ctx, "name", "scope", 0, []byte("v")); err == nil || swapped {
 		t.Errorf("Swap returned %t, %v", swapped, err)
 	}
-	if all := <-told; len(all) != 1 || string(all[0].Value) != "v" {
+	if all := <-news; len(all) != 1 || string(all[0].Value) != "v" {
 		t.Errorf("it got %v", all)
 	}
 	cancel()

@@ -31,10 +31,10 @@ func TestNodesKeepTheirLeasesWhenOneServerIsCutOffFromTheOthers(t *testing.T) {
 		t.Cleanup(leave)
 		joined := make(chan struct{})
 		go func() {
-			told := false
+			sent := false
 			err := n.Join(ctx, self, func(all []coord.Member) {
-				if !told {
-					told = true
+				if !sent {
+					sent = true
 					close(joined)
 				}
 			})

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-func TestRequestsWhoseConnectionIsLost(t *testing.T) {
+func TestRequestsOnAConnectionThatIsLost(t *testing.T) {
 	broken := &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 	for _, err := range []error{errSilent, zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrClosing, io.EOF, broken} {
 		if err := fmt.Errorf("read 1 nodes: %w", err); !isLost(err) {

@@ -89,7 +89,7 @@ func TestSASL(t *testing.T) {
 }
 
 // The connection of a user is made again and again, and each time the user proves itself.
-func TestAUserOfSASLWhoseConnectionBreaks(t *testing.T) {
+func TestAUserOfSASLWithAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	wire, address := coordtest.Wire(t, start(t, 1, zktest.WithUsers(passwords)).Endpoints()[0])
 	wire.Cut()

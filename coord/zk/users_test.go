@@ -88,7 +88,7 @@ func belongsTo(t *testing.T, path string, want library.ACL) {
 }
 
 // The server gets the user before the first request of each connection, also if there was no server at first.
-func TestAUserWhoseServerIsAwayAtFirst(t *testing.T) {
+func TestAUserOfAServerThatIsAwayAtFirst(t *testing.T) {
 	wire, address := coordtest.Wire(t, cluster.Endpoints()[0])
 	wire.Cut()
 	n := connect(t, zk.Options{Endpoints: []string{address}, User: "app", Password: "secret", Prefix: coordtest.Prefix()})

@@ -43,7 +43,7 @@ var attemptScenarios = []scenario{
 		}
 	}},
 	{"a handler sees what was submitted, which attempt it is and until when", whatAHandlerSees},
-	{"an observer is told of every attempt, once", observedAttempts},
+	{"an observer hears of every attempt, once", observedAttempts},
 	{"a task that runs again starts its attempts anew", func(n *node) {
 		var attempts []uint32 // one attempt at a time
 		n.start(types(10, nil, "tick"), map[string]handle{"tick": func(_ context.Context, t *task.Task) ([]byte, error) {
@@ -241,11 +241,11 @@ func observedAttempts(n *node) {
 	n.close() // after that, no change is reported
 	for _, id := range ids {
 		if want := []uint32{1, 2, 3, 4, 5}; !slices.Equal(failed[id], want) {
-			n.Errorf("the attempts %v of a task were told to have failed, want %v", failed[id], want)
+			n.Errorf("the attempts %v of a task were reported to have failed, want %v", failed[id], want)
 		}
 	}
 	if inserted != tasks || started != tasks*attempts {
-		n.Errorf("%d tasks and %d attempts were told, want %d and %d", inserted, started, tasks, tasks*attempts)
+		n.Errorf("%d tasks and %d attempts were reported, want %d and %d", inserted, started, tasks, tasks*attempts)
 	}
 }
 

@@ -188,7 +188,7 @@ var cutScenarios = []clusterScenario{
 			<-woken
 		}
 		b.ToBus.Heal()
-		receive(b.node, "it is told that it may have missed hints", woken)
+		receive(b.node, "it learns that it may have missed hints", woken)
 		b.ranOnce(a.submit(repeat(10, ofType("mail"))...)...)
 	}},
 }

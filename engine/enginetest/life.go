@@ -43,15 +43,15 @@ var lifeScenarios = []scenario{
 	{"waiting for a task ends when the engine is closed", func(n *node) {
 		n.start(types(5, nil, "mail"), map[string]handle{"mail": done})
 		id := n.submit(engine.Request{Type: "mail", At: distant()})[0]
-		e, told := n.Engine, make(chan error, 2)
-		go func() { told <- e.WaitTasks(n.ctx, id) }()
-		go func() { told <- e.WaitType(n.ctx, "mail") }()
+		e, heard := n.Engine, make(chan error, 2)
+		go func() { heard <- e.WaitTasks(n.ctx, id) }()
+		go func() { heard <- e.WaitType(n.ctx, "mail") }()
 		n.close()
-		for range cap(told) {
+		for range cap(heard) {
 			select {
-			case err := <-told:
+			case err := <-heard:
 				if !errors.Is(err, engine.ErrClosed) {
-					n.Errorf("it was told %v", err)
+					n.Errorf("it got %v", err)
 				}
 			case <-n.ctx.Done():
 				n.Fatal("it still waits")

@@ -35,10 +35,10 @@ func cancelsTrees(n *node) {
 		most := begun.Load() + rand.Int64N(200)
 		root := n.submit(engine.Request{Type: "tree", Payload: []byte(strconv.Itoa(depth))})[0]
 		n.eventually("the tree has grown", func() bool { return begun.Load() > most })
-		told := 0
-		tree, err := n.opened().CancelTree(n.ctx, root, engine.TreeCancel{Cancelled: func(*task.Task) { told++ }})
-		if err != nil || tree.Missing != 0 || tree.Cancelled == 0 || told != tree.Cancelled || tree.Root.State != task.Cancelled {
-			n.Errorf("%d tasks are told, and it returns %+v, %v", told, tree, err)
+		heard := 0
+		tree, err := n.opened().CancelTree(n.ctx, root, engine.TreeCancel{Cancelled: func(*task.Task) { heard++ }})
+		if err != nil || tree.Missing != 0 || tree.Cancelled == 0 || heard != tree.Cancelled || tree.Root.State != task.Cancelled {
+			n.Errorf("%d tasks are reported, and it returns %+v, %v", heard, tree, err)
 		}
 		counts, err := n.opened().Count(n.ctx, storage.Filter{Types: []string{"tree"}})
 		if err != nil {

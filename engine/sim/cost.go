@@ -48,7 +48,7 @@ type Costs struct {
 	Sorting Quantiles     `json:"sorting_ns"` // and while background work is done, whatever its Idleness; empty: no longer
 	SyncKiB time.Duration `json:"sync_kib_ns"`
 	Log     Log           `json:"log"`
-	Told    ByIdleness    `json:"told"`        // how long after a sync who waits for it hears of it, by the disk's Idleness
+	Woken   ByIdleness    `json:"woken"`       // how long after a sync a caller that waits for it goes on, by the disk's Idleness
 	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs
 	// Serial says that a transaction keeps the store to itself until it is durable, as
 	// bolt does. Else others go on in that time, and share the next sync.
@@ -75,7 +75,7 @@ func (c *Costs) check() error {
 		}
 	}
 	return errors.Join(
-		c.Sync.check("Costs.Sync"), c.Log.Sync.check("Costs.Log.Sync"), c.Told.check("Costs.Told"),
+		c.Sync.check("Costs.Sync"), c.Log.Sync.check("Costs.Log.Sync"), c.Woken.check("Costs.Woken"),
 		c.Stall.check(), c.Log.Grown.check(), c.Sorting.check(), c.Log.Sorting.check(),
 	)
 }

@@ -31,7 +31,7 @@ type disk struct {
 
 // waiting is called when a commit is durable, with how much later who waits for it hears
 // of that.
-type waiting func(told time.Duration)
+type waiting func(woken time.Duration)
 
 // sync calls done when a commit is durable: written bytes in all, and so many of them
 // to the log.
@@ -57,7 +57,7 @@ func (d *disk) begin() {
 		d.busy += took
 		d.syncing, d.ended = false, d.now
 		for _, done := range served {
-			done(d.costs.Told.After(idle).At(d.rng.Float64()))
+			done(d.costs.Woken.After(idle).At(d.rng.Float64()))
 		}
 		if len(d.pending) > 0 && !d.syncing {
 			d.begin()

@@ -116,9 +116,9 @@ func TestAPayloadThatIsPartOfItsRowIsWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForASyncIsToldByHowIdleTheDiskWas(t *testing.T) {
+func TestACallerThatWaitsForASyncGoesOnByHowIdleTheDiskWas(t *testing.T) {
 	conf := config(10)
-	conf.Costs = sim.Costs{Told: sim.ByIdleness{{Takes: sim.Quantiles{0}}, {After: 100 * time.Millisecond, Takes: sim.Quantiles{time.Minute}}}}
+	conf.Costs = sim.Costs{Woken: sim.ByIdleness{{Takes: sim.Quantiles{0}}, {After: 100 * time.Millisecond, Takes: sim.Quantiles{time.Minute}}}}
 	conf.Costs.Sync = sim.ByIdleness{{Takes: sim.Quantiles{time.Millisecond}}}
 	var took time.Duration
 	conf.Started = func(s sim.Start) { took = max(took, s.At-s.Arrival.At) }
@@ -161,7 +161,7 @@ func TestADiskThatCannotBeIsRefused(t *testing.T) {
 		"growth that falls": func(c *sim.Costs) { c.Log.Grown = falling },
 		"negative sorting":  func(c *sim.Costs) { c.Sorting = sim.Quantiles{-1} },
 		"syncs that fall":   func(c *sim.Costs) { c.Log.Sync = sim.ByIdleness{{Takes: falling}} },
-		"told that falls":   func(c *sim.Costs) { c.Told = sim.ByIdleness{{Takes: falling}} },
+		"woken that falls":  func(c *sim.Costs) { c.Woken = sim.ByIdleness{{Takes: falling}} },
 		"a rank too great":  func(c *sim.Costs) { c.Log.Sync[0].Ranks = []uint16{sim.MaxRank + 1} },
 		"a negative gather": func(c *sim.Costs) { c.Gather = -1 },
 		"a negative inline": func(c *sim.Costs) { c.Inline = -1 },

@@ -111,14 +111,14 @@ func (s *simulation) commit() {
 			s.unlock()
 		}
 		asked := s.now
-		s.disk.sync(bytes, logged, func(told time.Duration) {
+		s.disk.sync(bytes, logged, func(woken time.Duration) {
 			b.disk = time.Duration(s.now - asked)
 			if s.config.Costs.Serial && !isLarge {
 				s.unlock()
 			}
 			c := &s.config.Costs
 			rows := len(b.Do.Insert) + len(b.Do.Swap)
-			s.after(told, func() {
+			s.after(woken, func() {
 				s.cores.do(c.Tell+time.Duration(rows)*c.TellRow, func() {
 					s.answer(b)
 					if isLarge {

@@ -71,8 +71,8 @@ func (s *store) swap(c task.Change) *task.Task {
 	if !applied {
 		return nil
 	}
-	told := *row
-	return &told
+	copied := *row
+	return &copied
 }
 
 // commit does a batch, and sets the outcome. Later transactions see it, durable or not.

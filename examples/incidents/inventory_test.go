@@ -65,7 +65,7 @@ func TestTasksOfOneTimeRunInTheOrderOfTheirRequests(t *testing.T) {
 	})
 }
 
-func TestATaskWhoseTimeCameWhileTheNodeWasAwayRunsAtItsStart(t *testing.T) {
+func TestATaskThatBecameDueWhileTheNodeWasAwayRunsAtItsStart(t *testing.T) {
 	run(t, func(p *pager) {
 		p.add(p.request("a", "overdue", time.Minute), p.request("a", "future", time.Hour))
 		p.Restart(10 * time.Minute)

@@ -48,7 +48,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 		Of:  "engine/internal",
 		May: []string{"task", "policy", "coord", "engine/internal/..."},
 		Out: []string{"github.com/google/btree"},
-		Why: "the core decides by what it is told, and knows a coordinator by its data alone; package engine talks to stores and nodes",
+		Why: "the core decides by its input, and knows a coordinator by its data alone; package engine talks to stores and nodes",
 	},
 	{
 		Of:  "engine/internal/shell",
@@ -328,7 +328,7 @@ var rules = slices.Concat(internalRules, programRules, []rule{
 	},
 	{
 		Of:  "alert",
-		Why: "what is told, and when, is decided without an engine, a clock and a network",
+		Why: "notifications, and their times, are decided without an engine, a clock and a network",
 	},
 	{
 		Of:  "alert/target",

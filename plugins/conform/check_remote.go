@@ -105,7 +105,7 @@ func remoteEndChecks() []check {
 		},
 		{
 			name: comesBack, needs: []string{finishesOnce},
-			asks: "when the connection breaks, connect again with the same session; runs of the offer has every run that is running or whose finish you keep",
+			asks: "when the connection breaks, connect again with the same session; runs of the offer has every run that is running, or of which you keep the finish",
 			see:  withWorker(seeComesBack),
 		},
 		{
@@ -221,7 +221,7 @@ func seeComesBack(s *session, task func() *wire.Run) error {
 		return err
 	}
 	if got := l.first.GetOffer().GetRuns(); !slices.Equal(got, []uint64{run.GetRunId()}) {
-		return fmt.Errorf("it was not told that the finish of run %d has arrived, and offers the runs %v", run.GetRunId(), got)
+		return fmt.Errorf("it has not heard that the finish of run %d has arrived, and offers the runs %v", run.GetRunId(), got)
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func seeForgets(s *session, task func() *wire.Run) error {
 		return err
 	}
 	if got := l.first.GetOffer().GetRuns(); len(got) > 0 {
-		return fmt.Errorf("it was told that all has arrived, and offers the runs %v", got)
+		return fmt.Errorf("it has heard that all has arrived, and offers the runs %v", got)
 	}
 	if err := s.goOn(l, resumed(1)); err != nil {
 		return err

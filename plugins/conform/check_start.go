@@ -50,7 +50,7 @@ func handshakeChecks() []check {
 		},
 		{
 			name: "its socket is in the directory that it was given", needs: []string{shakesHands, rightVersion},
-			asks: "it listens on a unix socket in the directory that PLUGIN_UNIX_SOCKET_DIR names, whose path has at most 103 bytes",
+			asks: "it listens on a unix socket in the directory that PLUGIN_UNIX_SOCKET_DIR names, with a path of at most 103 bytes",
 			see:  seeSocket,
 		},
 	}

@@ -147,7 +147,7 @@ func cancelChecks() []check {
 			}
 			return s.stop(run, wire.Cancel_REASON_CANCELLED)
 		}),
-		in(wide, "wait", "a handler whose deadline is over stops", asked, func(s *session) error {
+		in(wide, "wait", "a handler stops when its deadline is over", asked, func(s *session) error {
 			run := newRun("wait", nil)
 			const left = 200 * time.Millisecond
 			run.TimeLeft = left.Microseconds()

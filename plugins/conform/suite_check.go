@@ -18,7 +18,7 @@ func checkChecks() []check {
 	const asks = "check: asks which of the children of the payload would be refused, and returns the refusals"
 	return []check{
 		alone(full, "check", "a task asks which children would be refused", asks, func(_ *exam, s *session) error { return s.asksAndLearns() }),
-		alone(full, "check", "a task that is not told which children would be refused fails, unless it goes on without", asks, func(_ *exam, s *session) error { return s.asksInVain("check", checkPayload, notChecked) }),
+		alone(full, "check", "a task that does not learn which children would be refused fails, unless it goes on without", asks, func(_ *exam, s *session) error { return s.asksInVain("check", checkPayload, notChecked) }),
 		in(wide, "check", "without the feature the question fails the task for good", "the error is permanent, of class unsupported", func(s *session) error {
 			return s.unsupported("check", checkPayload)
 		}),

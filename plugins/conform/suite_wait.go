@@ -26,7 +26,7 @@ func waitChecks() []check {
 			return s.awaits(`{"names": ["paid"], "timeout_ms": 90000, "result": "so far", "checkpoint": "page 2"}`,
 				&wire.Again{Checkpoint: []byte("page 2"), Wait: &wire.Wait{Names: []string{"paid"}}, Delay: 90_000_000})
 		}),
-		in(full, "await", "a task that waited is told what has woken it", asks, seeWoken),
+		in(full, "await", "a task that waited learns what has woken it", asks, seeWoken),
 		in(wide, "await", "without the feature a task that is to wait fails for good",
 			"without the feature the finish is a permanent error of class unsupported: the task would not wait", func(s *session) error {
 				return s.unsupported("await", `{"names": ["paid"], "result": "so far"}`)
@@ -182,7 +182,7 @@ func (n realNode) submit(ctx context.Context, typ, payload string) (task.ID, err
 	return receipts[0].ID, nil
 }
 
-// signal waits until a task waits, sends it a signal, and returns what the task is to be told.
+// signal waits until a task waits, sends it a signal, and returns what the task is to learn.
 func (n realNode) signal(ctx context.Context, id task.ID, name string) (awaited, error) {
 	sent := engine.Signal{ID: task.ID{7, 7, 7, 15: 7}, To: id, Name: name, Data: []byte("\x00cash\xff")}
 	if err := n.awaitState(ctx, id, task.Waiting); err != nil {

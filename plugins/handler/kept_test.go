@@ -49,13 +49,13 @@ func TestAnswersAreKeptUntilTheyHaveArrived(t *testing.T) {
 	}
 }
 
-// told is a stream on which one frame comes.
-type told struct {
+// heard is a stream on which one frame comes.
+type heard struct {
 	stream
 	frame *wire.ToHandler // nil when it has come
 }
 
-func (s *told) Recv() (*wire.ToHandler, error) {
+func (s *heard) Recv() (*wire.ToHandler, error) {
 	if f := s.frame; f != nil {
 		s.frame = nil
 		return f, nil
@@ -65,7 +65,7 @@ func (s *told) Recv() (*wire.ToHandler, error) {
 
 func TestASessionHearsThatAnswersHaveArrived(t *testing.T) {
 	s := answered(t, 10, []uint64{1, 2, 3}, nil)
-	if err := s.receive(&told{frame: &wire.ToHandler{Received: 2}}); err != io.EOF {
+	if err := s.receive(&heard{frame: &wire.ToHandler{Received: 2}}); err != io.EOF {
 		t.Error(err)
 	}
 	if got := s.held(); !slices.Equal(got, []uint64{3}) {
@@ -126,7 +126,7 @@ func TestACheckpointOfATaskThatHasEndedIsSentAgainBeforeTheAnswer(t *testing.T) 
 			s.runs.Add(1)
 			s.answer(r, &wire.Finish{RunId: 8})
 			if err := <-answer; !errors.Is(err, errReturned) {
-				t.Errorf("the handler was told %v", err)
+				t.Errorf("the handler got %v", err)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func TestAnswersOutliveTheNode(t *testing.T) {
 }
 
 func TestAnswersOfEarlierSessionsThatWereReceivedAreNotSentAgain(t *testing.T) {
-	conf := Config{Reconnect: time.Hour, Liveness: 400 * time.Millisecond} // so that it is told soon that they were received
+	conf := Config{Reconnect: time.Hour, Liveness: 400 * time.Millisecond} // so that it hears soon that they were received
 	n := serve(t, conf)
 	w, address := network(t, n)
 	leave := join(t, handler.Connection{}, address)
@@ -90,10 +90,10 @@ func TestAnswersOfEarlierSessionsThatWereReceivedAreNotSentAgain(t *testing.T) {
 	t.Cleanup(leave) // before the node ends
 	next.up(t, 1)
 	eventually(t, "the answer comes", func() bool { return len(l.all()) == 1 })
-	eventually(t, "the worker is told", func() bool {
+	eventually(t, "the worker hears of it", func() bool {
 		next.mu.Lock()
 		defer next.mu.Unlock()
-		return next.dispatch.Sessions()[0].Owner.told == 1
+		return next.dispatch.Sessions()[0].Owner.answered == 1
 	})
 	w.Cut()
 	next.up(t, 0)

@@ -25,8 +25,8 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) dispatch.Filled {
 	if frame.Ping != 0 {
 		w.pinged = ping{frame.Ping, time.Now()}
 	}
-	if untold := w.finishes - w.told; untold > 0 && (filled == dispatch.Something || untold >= acknowledgeEvery || w.Drained()) {
-		frame.Received, w.told, filled = w.finishes, w.finishes, dispatch.Something
+	if open := w.finishes - w.answered; open > 0 && (filled == dispatch.Something || open >= acknowledgeEvery || w.Drained()) {
+		frame.Received, w.answered, filled = w.finishes, w.finishes, dispatch.Something
 	}
 	switch filled {
 	case dispatch.Something:
@@ -81,7 +81,7 @@ func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler, ended []*call
 		p.log.Info("a worker wants to leave", "worker", w.name, "running", w.Running())
 		p.refuseIfHopeless()
 	}
-	if w.finishes-w.told >= acknowledgeEvery || w.Drained() {
+	if w.finishes-w.answered >= acknowledgeEvery || w.Drained() {
 		w.Wake()
 	}
 	p.notifyUses()

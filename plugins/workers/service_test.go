@@ -62,7 +62,7 @@ func TestAWorkerGetsTheHandlerThatFits(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatIsNotWantedIsToldWhy(t *testing.T) {
+func TestAWorkerThatIsNotWantedLearnsWhy(t *testing.T) {
 	n := serve(t, Config{Name: "mail", Labels: map[string]string{"region": "eu"}}, Config{Name: "any"})
 	for _, c := range []struct {
 		name   string
@@ -121,7 +121,7 @@ func dial(t *testing.T, n *node, frames ...*wire.FromHandler) (wire.Workers_Work
 	return s, cancel
 }
 
-func TestAWorkerIsToldHowManyAnswersHaveArrived(t *testing.T) {
+func TestAWorkerLearnsHowManyAnswersHaveArrived(t *testing.T) {
 	n := serve(t, Config{Reconnect: time.Hour, Liveness: time.Hour})
 	hello := func(runs ...uint64) *wire.FromHandler {
 		return offer(func(o *wire.Offer, h *wire.Hello) { h.Slots, o.Runs = 200, runs })
@@ -186,7 +186,7 @@ func TestANodeThatStopsTellsItsWorkersToConnectAgain(t *testing.T) {
 		break
 	}
 	if _, err := greet(t, n, offer(func(*wire.Offer, *wire.Hello) {})); status.Code(err) != codes.Unavailable {
-		t.Errorf("a worker that connects then is told %v", err)
+		t.Errorf("a worker that connects then gets %v", err)
 	}
 }
 

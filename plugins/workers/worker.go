@@ -33,7 +33,7 @@ type worker struct {
 	sdk      string         // the library that it uses and its version, printable
 	version  string         // of the worker, printable
 	finishes uint64         // arrived, over all connections
-	told     uint64         // how many of them are acknowledged
+	answered uint64         // how many of them are acknowledged
 	pinged   ping           // the newest sent
 	heard    uint64         // the newest pong that has arrived
 	heardAt  time.Time      // when the newest frame arrived
@@ -108,7 +108,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, wakeup.Sign
 		w.link.end(errTaken)
 	}
 	wake := w.Connect(hello, p.cfg.Slots, l.rights) // the worker sends the checkpoints again that it has no answer to
-	w.link, w.heard, w.heardAt, w.told = l, 0, now, w.finishes
+	w.link, w.heard, w.heardAt, w.answered = l, 0, now, w.finishes
 	w.sdk, w.version = printable(strings.TrimSpace(hello.GetSdk()+" "+hello.GetSdkVersion())), printable(hello.GetVersion())
 	w.hearClock(greeting.GetClock(), now, now)
 	welcome := &wire.Welcome{

@@ -115,7 +115,7 @@ func TestApplyLaterWaitsForAScheduleThatRuns(t *testing.T) {
 }
 
 // The task of a schedule may be refused for ever. It must be possible to end that.
-func TestAScheduleWhoseTasksAreRefusedCanBeDeleted(t *testing.T) {
+func TestAScheduleOfTasksThatAreRefusedCanBeDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, small := t.Context(), policy.DefaultType()
 		small.MaxPayload = 3

@@ -223,13 +223,13 @@ func TestInsertNeedsReadCommitted(t *testing.T) {
 func TestATransactionInWhichAVerbFailedCallsNoHooks(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("ship"), nil)
-	told := false
+	heard := false
 	tx, err := pgtest.Connect(t, url).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	x := n.store.Attach(tx)
-	x.OnCommit(func() { told = true })
+	x.OnCommit(func() { heard = true })
 	if _, err := tx.Exec(t.Context(), "select 1/0"); err == nil {
 		t.Fatal("one can divide by zero")
 	}
@@ -242,8 +242,8 @@ func TestATransactionInWhichAVerbFailedCallsNoHooks(t *testing.T) {
 	if err := tx.Commit(t.Context()); !errors.Is(err, pgx.ErrTxCommitRollback) {
 		t.Errorf("the commit: %v", err)
 	}
-	if x.Committed(); told {
-		t.Error("it is told")
+	if x.Committed(); heard {
+		t.Error("a function of OnCommit was called")
 	}
 }
 
@@ -317,6 +317,6 @@ func TestAttachSaysWhatItCannotWorkWith(t *testing.T) {
 		}
 		says("a transaction that is over", x, "tx is closed")
 		x.Committed()
-		says("a transaction that was told to have committed", x, "")
+		says("a transaction that was reported to have committed", x, "")
 	}
 }

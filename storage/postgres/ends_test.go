@@ -447,7 +447,7 @@ func TestAnOldTransactionFromSQLUsesATableThatIsNew(t *testing.T) {
 	}
 }
 
-func TestTheNodesAreToldTheOrderingKeyAtTheCommitOfAnEnd(t *testing.T) {
+func TestTheNodesLearnTheOrderingKeyAtTheCommitOfAnEnd(t *testing.T) {
 	url := server.Database(t)
 	listener := pgtest.Connect(t, url)
 	n := alone(t, url, types("mail"), map[string]work{"mail": func(ctx context.Context, n *node, tk *task.Task) ([]byte, error) {

@@ -177,7 +177,7 @@ func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 
 // A handler that loses its connection does not know whether it has committed: the payment
 // exists if and only if the task is done with it.
-func TestACommitWhoseAnswerIsLostCountsOnce(t *testing.T) {
+func TestACommitWithALostAnswerCountsOnce(t *testing.T) {
 	url := server.Database(t)
 	pgtest.Exec(t, pgtest.Connect(t, url), payments)
 	n := join(t, url, types("pay"), map[string]work{"pay": func(ctx context.Context, n *node, t *task.Task) ([]byte, error) {

@@ -13,7 +13,7 @@ import (
 
 // A change of a limit reaches the other nodes by a notification. Their heartbeats would bring it, too, but
 // later than this test waits.
-func TestAChangeOfALimitIsToldToAllNodes(t *testing.T) {
+func TestAChangeOfALimitReachesAllNodes(t *testing.T) {
 	url := server.Database(t)
 	set := types("mail")
 	p := set.Types["mail"]
@@ -45,12 +45,12 @@ func TestAChangeOfALimitIsToldToAllNodes(t *testing.T) {
 	a, b := open("a"), open("b")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	told := make(chan []engine.LimitSetting, 100)
-	go func() { _ = b.WatchLimits(ctx, func(all []engine.LimitSetting) { told <- all }) }()
+	heard := make(chan []engine.LimitSetting, 100)
+	go func() { _ = b.WatchLimits(ctx, func(all []engine.LimitSetting) { heard <- all }) }()
 	next := func() []engine.LimitSetting {
 		t.Helper()
 		select {
-		case all := <-told:
+		case all := <-heard:
 			return all
 		case <-ctx.Done():
 			t.Fatal("a node does not learn of a change")

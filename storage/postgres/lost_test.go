@@ -130,7 +130,7 @@ func (l *losing) answer(far, near net.Conn, doomed *atomic.Bool) {
 	}
 }
 
-func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
+func TestATaskWithALostAnswerRunsThoughItIsAskedForAgain(t *testing.T) {
 	database := server.Database(t)
 	postgrestest.Open(t, database) // makes the tables
 	l, through := newLosing(t, database)

@@ -49,7 +49,7 @@ func (m *memory) fail(commits, cursors error) {
 	m.refused, m.broken = commits, cursors
 }
 
-func TestAStoreWhoseCommitFailedRefusesEveryCall(t *testing.T) {
+func TestAStoreWithACommitThatFailedRefusesEveryCall(t *testing.T) {
 	s := open(t, newMemory())
 	s.memory.fail(errDisk, nil)
 	row := func(id byte) *task.Task {

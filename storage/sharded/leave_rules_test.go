@@ -28,7 +28,7 @@ func TestChildrenWaitForRoomInAnotherDatabase(t *testing.T) {
 
 // A request of a transaction is resolved in the other database by the rules of its type. A task that is added with the end of
 // an attempt adds nothing if its key is taken, as in the same database.
-func TestAChildWhoseKeyIsTakenInAnotherDatabaseDoesWhatItsTypeSays(t *testing.T) {
+func TestAChildWithAKeyThatIsTakenInAnotherDatabaseFollowsTheRulesOfItsType(t *testing.T) {
 	for name, want := range map[policy.OnConflict]string{policy.KeepExisting: "old", policy.ReplaceExisting: "new"} {
 		t.Run(name.String(), func(t *testing.T) {
 			child := policy.DefaultType()

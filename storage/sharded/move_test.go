@@ -169,7 +169,7 @@ func TestAPlaceThatDoesNotAnswerDoesNotHoldWhatAnotherSaysThatItHas(t *testing.T
 	}
 }
 
-func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
+func TestShardsWithoutAHolderAreReported(t *testing.T) {
 	ps := backends(2)
 	s := open(t, ps...)
 	ps[1].settle(func(h *storage.Holdings) { h.Owned = shards(128, 250) })

@@ -281,17 +281,17 @@ func remarkable() map[string]func(*task.Task) {
 		"a wait": func(t *task.Task) {
 			t.State, t.Signals = task.Waiting, &task.Signals{Awaits: []string{"paid", "näme"}, Patience: time.Minute, Seen: []task.ID{{1}}}
 		},
-		"a parent":            func(t *task.Task) { t.Parent = &task.Parent{ID: task.ID{7, 15: 8}, Name: odd, Index: 1<<32 - 1} },
-		"children":            func(t *task.Task) { t.Children = children(10) },
-		"children of 3 kB":    func(t *task.Task) { t.Children = children(24_000) },
-		"a wait for children": func(t *task.Task) { waitingForChildren(t) },
-		"search values":       func(t *task.Task) { t.Search = []task.SearchValue{task.Unread, 1, 1 << 63, 1<<64 - 1} },
-		"a timeout":           func(t *task.Task) { t.Signals = &task.Signals{Wake: task.Wake{By: task.ByTimeout}} },
-		"progress untold":     func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
-		"checkpoint":          func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
-		"checkpoint of 3 kB":  func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), pattern(3000)) },
-		"short history":       func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed, Node: odd}} },
-		"long history":        func(t *task.Task) { t.History = history(task.MaxHistory, task.MaxErrorText) },
+		"a parent":                func(t *task.Task) { t.Parent = &task.Parent{ID: task.ID{7, 15: 8}, Name: odd, Index: 1<<32 - 1} },
+		"children":                func(t *task.Task) { t.Children = children(10) },
+		"children of 3 kB":        func(t *task.Task) { t.Children = children(24_000) },
+		"a wait for children":     func(t *task.Task) { waitingForChildren(t) },
+		"search values":           func(t *task.Task) { t.Search = []task.SearchValue{task.Unread, 1, 1 << 63, 1<<64 - 1} },
+		"a timeout":               func(t *task.Task) { t.Signals = &task.Signals{Wake: task.Wake{By: task.ByTimeout}} },
+		"progress without a time": func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
+		"checkpoint":              func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
+		"checkpoint of 3 kB":      func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), pattern(3000)) },
+		"short history":           func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed, Node: odd}} },
+		"long history":            func(t *task.Task) { t.History = history(task.MaxHistory, task.MaxErrorText) },
 		"changes by people": func(t *task.Task) {
 			t.History = []task.Attempt{
 				{Number: 1, StartedAt: at(1), EndedAt: at(1), Outcome: task.Edited, Error: "priority was 5", By: "anna"},

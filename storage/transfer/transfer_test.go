@@ -411,7 +411,7 @@ func TestThousandsOfDifferencesAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told := int64(len(report.Differences)); told == 0 || told+report.More != 2000 {
-		t.Errorf("%d are reported and %d more", told, report.More)
+	if reported := int64(len(report.Differences)); reported == 0 || reported+report.More != 2000 {
+		t.Errorf("%d are reported and %d more", reported, report.More)
 	}
 }

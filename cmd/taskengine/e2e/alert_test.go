@@ -245,7 +245,7 @@ func (r *receiver) awaitNodes(t *testing.T, want string) {
 	}
 }
 
-func TestANodeThatDiesIsToldAndOneThatDrainsIsNot(t *testing.T) {
+func TestANodeThatDiesIsReportedAndOneThatDrainsIsNot(t *testing.T) {
 	t.Parallel()
 	hook := &receiver{open: true}
 	server := httptest.NewServer(hook)
@@ -291,7 +291,7 @@ alerts:
 
 // A node without an answer of its database notifies of that, though the notification cannot be stored. It notifies of the
 // end when the database is back.
-func TestADatabaseThatIsAwayIsTold(t *testing.T) {
+func TestADatabaseThatIsAwayIsReported(t *testing.T) {
 	t.Parallel()
 	hook := &receiver{open: true}
 	server := httptest.NewServer(hook)

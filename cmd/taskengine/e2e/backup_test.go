@@ -134,7 +134,7 @@ func TestADamagedStoreIsNotBackedUp(t *testing.T) {
 	doctor(t, exitFailure, source).has(t, isError, "records", "record of task")
 }
 
-func TestWhatCannotBeRestoredIsTold(t *testing.T) {
+func TestABackupThatCannotBeRestoredIsReported(t *testing.T) {
 	t.Parallel()
 	backups := t.TempDir()
 	backup, back := filepath.Join(backups, "b"), filepath.Join(backups, "back")
@@ -164,7 +164,7 @@ func TestAStoreThatIsCutShortIsRefused(t *testing.T) {
 	doctor(t, exitFailure, source).has(t, isError, "open", "the file ends after 100000 of")
 }
 
-func TestWhatBacksUpADatabaseIsTold(t *testing.T) {
+func TestAStoreInADatabaseIsBackedUpByOtherTools(t *testing.T) {
 	t.Parallel()
 	const url = "postgres://db.example.com/tasks"
 	if r := cli(t, nil, "", "backup", "x", "--from", url); r.code != exitUsage || !strings.Contains(r.stderr, "pg_dump --schema=taskengine") {

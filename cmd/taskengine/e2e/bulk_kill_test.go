@@ -41,10 +41,10 @@ func (c *changing) api(node int) taskenginev1connect.TaskServiceClient {
 	return taskenginev1connect.NewTaskServiceClient(c.web, "http://"+c.nodes[node].api)
 }
 
-// TestEachTaskIsChangedOnceByABulkJobWhoseNodeIsKilled kills the node of a job when the job has changed a random task: in the middle of
+// TestEachTaskIsChangedOnceByABulkJobThoughItsNodeIsKilled kills the node of a job when the job has changed a random task: in the middle of
 // a plan. One job resumes tasks, which fail again and match again. Another one changes
 // priorities, and the last one erases these tasks.
-func TestEachTaskIsChangedOnceByABulkJobWhoseNodeIsKilled(t *testing.T) {
+func TestEachTaskIsChangedOnceByABulkJobThoughItsNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	for driver, nodes := range map[string]int{"pebble": 1, "postgres": 2} {
 		t.Run(driver, func(t *testing.T) {

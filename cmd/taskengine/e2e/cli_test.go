@@ -80,7 +80,7 @@ func TestAFileOfTasksIsAddedOnceHoweverOftenItIsLoaded(t *testing.T) {
 	}
 }
 
-func TestBadLinesAreToldByTheirNumbersAndTheOthersAreAdded(t *testing.T) {
+func TestBadLinesAreReportedByTheirNumbersAndTheOthersAreAdded(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil, "dev")
 	lines := []string{
@@ -158,7 +158,7 @@ func TestTablesAreForPeople(t *testing.T) {
 	}
 }
 
-func TestVersionIsTold(t *testing.T) {
+func TestTheVersionIsPrinted(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil, "dev")
 	for _, args := range [][]string{{"version"}, {"version", "--server"}} {

@@ -23,7 +23,7 @@ types:
 
 // The clock of the database differs from that of the machine, on which the nodes are: their clocks are
 // off. A task that is ten minutes late ends after the limit of a program.
-func TestNodesWhoseClockIsOffThatOfTheDatabaseStartTasksNeitherEarlyNorLate(t *testing.T) {
+func TestNodesWithAClockOffThatOfTheDatabaseStartTasksNeitherEarlyNorLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ahead time.Duration // the database's clock

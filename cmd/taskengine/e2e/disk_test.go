@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestAFolderThatCannotBeWrittenIsToldBeforeTheStart takes root's licence to write
+// TestAFolderThatCannotBeWrittenIsReportedBeforeTheStart takes root's licence to write
 // everywhere from the node, where it has it.
-func TestAFolderThatCannotBeWrittenIsToldBeforeTheStart(t *testing.T) {
+func TestAFolderThatCannotBeWrittenIsReportedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt"} {
 		t.Run(driver, func(t *testing.T) {

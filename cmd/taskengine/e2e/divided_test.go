@@ -119,7 +119,7 @@ func TestSeveralDatabasesAreOneStore(t *testing.T) {
 	}
 }
 
-func TestNodesWhoseShardsAreMovedLoseNothing(t *testing.T) {
+func TestNodesWithShardsThatAreMovedLoseNothing(t *testing.T) {
 	t.Parallel()
 	s := own(t)
 	main, other := tablesOn(t, s), tablesOn(t, s)

@@ -85,8 +85,8 @@ func TestAStoreOfTheOtherDriverIsRefused(t *testing.T) {
 	}
 }
 
-// TestTwoStoresInOneFolderAreTold has a folder that an earlier version has made two stores in.
-func TestTwoStoresInOneFolderAreTold(t *testing.T) {
+// TestTwoStoresInOneFolderAreReported has a folder that an earlier version has made two stores in.
+func TestTwoStoresInOneFolderAreReported(t *testing.T) {
 	t.Parallel()
 	folder, other := storeOf(t, "pebble"), storeOf(t, "bolt")
 	if err := os.Rename(filepath.Join(other, boltFile), filepath.Join(folder, boltFile)); err != nil {
@@ -111,10 +111,10 @@ func listOf(t *testing.T, folder string) string {
 
 func TestConfigCheckSaysWhatRoomPebbleNeeds(t *testing.T) {
 	t.Parallel()
-	for driver, told := range map[string]bool{"pebble": true, "bolt": false} {
+	for driver, warned := range map[string]bool{"pebble": true, "bolt": false} {
 		file := write(t, "taskengine.yaml", fmt.Sprintf("storage: {driver: %s, path: %q}\nhandlers: {copy: {exec: [/bin/cat]}}\ntypes: {copy: {}}\n", driver, filepath.Join(t.TempDir(), "data")))
 		r := cli(t, nil, "", "config", "check", "-c", file)
-		if r.code != exitOK || strings.Contains(r.stderr, "256 MiB") != told {
+		if r.code != exitOK || strings.Contains(r.stderr, "256 MiB") != warned {
 			t.Errorf("%s: %+v", driver, r)
 		}
 	}

@@ -485,7 +485,7 @@ func tell(_ context.Context, t *task.Task) ([]byte, error) {
 	if in.After != nil {
 		options = append(options, task.WithTasks(task.Request{Type: "shout", After: in.After}))
 	}
-	return []byte("told"), task.Again(time.Time{}, options...)
+	return []byte("sent"), task.Again(time.Time{}, options...)
 }
 
 // childOf is a task that t adds. It has no key, so only the commit of its parent's end keeps it from being doubled.

@@ -113,7 +113,7 @@ func runUntilEnd(t *testing.T, file string, sets ...string) result {
 	return cli(t, nil, "", args...)
 }
 
-func TestADatabaseThatCannotBeUsedIsTold(t *testing.T) {
+func TestADatabaseThatCannotBeUsedIsReported(t *testing.T) {
 	t.Parallel()
 	s := databases(t)
 	ready, empty, newer := tables(t), s.Database(t), tables(t)

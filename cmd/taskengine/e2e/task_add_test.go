@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestWhatANodeRefusesIsToldWithoutTheWayItTook(t *testing.T) {
+func TestARefusalOfANodeIsReportedWithoutTheWayItTook(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil, "dev")
 	const gone = "0190a3b0-0000-7000-8000-000000000001"

@@ -13,7 +13,7 @@ import (
 )
 
 // The kits of other languages have tests of the node for tests. This one is for programs without a kit.
-func TestANodeForTestsIsToldByLinesToLetTimePass(t *testing.T) {
+func TestANodeForTestsLetsTimePassByLines(t *testing.T) {
 	t.Parallel()
 	file := write(t, "taskengine.yaml", "handlers: {h: {exec: [no-such-program]}}\ntypes: {mail: {handler: h}}\nschedules: {hourly: {every: 1h, type: mail}}\n")
 	cmd := program(t.Context(), t, nil, "testserver", "-c", file, "--at", "2030-01-01T00:00:00Z")

@@ -20,30 +20,30 @@ func (p Proof) Holds(now time.Time, suspended time.Duration) bool {
 // list. The methods are called under the lock of the owner.
 type List struct {
 	changed bool  // since the list that the member has, or is getting
-	telling bool  // the member is getting a list
+	passing bool  // the member is getting a list
 	by      Proof // of the newest renewal with a list that the member has
 }
 
 // Change notes that the list has changed.
 func (l *List) Change() { l.changed = true }
 
-// Tell notes that the member is getting the list that a proof has confirmed. Told follows.
-func (l *List) Tell(by Proof) {
-	l.changed, l.telling = false, true
+// Pass notes that the member is getting the list that a proof has confirmed. Passed follows.
+func (l *List) Pass(by Proof) {
+	l.changed, l.passing = false, true
 	if l.by == (Proof{}) { // while it gets the list of the others for the first time, it takes none of them for dead
 		l.by = by
 	}
 }
 
-// Told notes that the member has the list that a proof has confirmed. now is the newest proof.
-func (l *List) Told(by, now Proof) {
-	l.telling, l.by = false, by
+// Passed notes that the member has the list that a proof has confirmed. now is the newest proof.
+func (l *List) Passed(by, now Proof) {
+	l.passing, l.by = false, by
 	l.Renew(now)
 }
 
 // Renew notes a new proof. It counts if the member has all changes until then.
 func (l *List) Renew(now Proof) {
-	if l.by != (Proof{}) && !l.changed && !l.telling {
+	if l.by != (Proof{}) && !l.changed && !l.passing {
 		l.by = now
 	}
 }

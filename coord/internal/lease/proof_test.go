@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAProofCountsWhenTheMemberWasToldOfAllChangesBeforeIt(t *testing.T) {
+func TestAProofCountsWhenTheMemberHasAllChangesBeforeIt(t *testing.T) {
 	begin := time.Now()
 	proof := func(n int) Proof { return Proof{Until: begin.Add(time.Duration(n) * time.Second)} }
 	var l List
@@ -21,26 +21,26 @@ func TestAProofCountsWhenTheMemberWasToldOfAllChangesBeforeIt(t *testing.T) {
 	if l.By() != (Proof{}) {
 		t.Errorf("before it has a list the proof is %v", l.By())
 	}
-	l.Tell(proof(1))
-	by("while it is told for the first time", 1)
+	l.Pass(proof(1))
+	by("while it gets the list for the first time", 1)
 	l.Renew(proof(2))
-	by("while it is told for the first time, after a renewal", 1)
-	l.Told(proof(1), proof(2))
-	by("when it was told, and nothing has changed since", 2)
+	by("while it gets the list for the first time, after a renewal", 1)
+	l.Passed(proof(1), proof(2))
+	by("when it has the list, and nothing has changed since", 2)
 	l.Renew(proof(3))
 	by("after another renewal", 3)
 	l.Change()
 	l.Renew(proof(4))
 	by("after a renewal with a change", 3)
-	l.Tell(proof(4))
-	by("while it is told of that", 3)
+	l.Pass(proof(4))
+	by("while it gets that", 3)
 	l.Change()
 	l.Renew(proof(5))
-	l.Told(proof(4), proof(5))
-	by("when it was told of that, and there is another change", 4)
-	l.Tell(proof(5))
-	l.Told(proof(5), proof(5))
-	by("when it was told of all", 5)
+	l.Passed(proof(4), proof(5))
+	by("when it has that, and there is another change", 4)
+	l.Pass(proof(5))
+	l.Passed(proof(5), proof(5))
+	by("when it has all", 5)
 }
 
 func TestAProofDoesNotHoldWhileTheMachineIsSuspended(t *testing.T) {

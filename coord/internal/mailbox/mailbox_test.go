@@ -31,7 +31,7 @@ func read(t *testing.T, box *mailbox.Box) (got []string) {
 	return got
 }
 
-func TestAReceiverIsToldWhenItLosesMessagesBecauseTooManyWait(t *testing.T) {
+func TestAReceiverLearnsThatItLosesMessagesBecauseTooManyWait(t *testing.T) {
 	var boxes mailbox.Boxes
 	box := boxes.Open("topic", true)
 	for n := range mailbox.Backlog + 1 {

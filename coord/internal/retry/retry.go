@@ -20,7 +20,7 @@ type Outage struct {
 	mu      sync.Mutex
 	failing map[string]bool // guarded by mu: the operations that fail at present
 	since   time.Time       // guarded by mu
-	told    map[string]bool // guarded by mu: the reasons that were logged since then
+	logged  map[string]bool // guarded by mu: the reasons that were logged since then
 }
 
 // NewOutage returns an Outage in which nothing fails. The name of the coordinator is that in the messages, such as "the
@@ -35,11 +35,11 @@ func (o *Outage) Failed(what string, err error) {
 	defer o.mu.Unlock()
 	tell := len(o.failing) == 0
 	if tell {
-		o.since, o.told = time.Now(), map[string]bool{}
+		o.since, o.logged = time.Now(), map[string]bool{}
 	}
 	var known *reason.Error
-	if errors.As(err, &known) && !o.told[known.What] {
-		o.told[known.What] = true
+	if errors.As(err, &known) && !o.logged[known.What] {
+		o.logged[known.What] = true
 		tell = true
 	}
 	if tell {

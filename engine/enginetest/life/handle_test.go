@@ -28,7 +28,7 @@ func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	}
 	n.returns(s, t, r, result, err)
 	if r.verdict.Error == errPanic.Error() {
-		panic("as it was told")
+		panic("as it was asked to")
 	}
 	return result, err
 }

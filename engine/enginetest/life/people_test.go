@@ -129,7 +129,7 @@ func (w *world) ask(reqs []engine.Request) {
 			}
 			time.Sleep(w.span(0, 300*time.Millisecond))
 		}
-		w.fail("a caller never was told that its request was accepted: %+v", reqs)
+		w.fail("a caller never learned that its request was accepted: %+v", reqs)
 	})
 }
 
@@ -157,7 +157,7 @@ func (w *world) accept(n *node, reqs []engine.Request, receipts []engine.Receipt
 	for i, rc := range receipts {
 		s, r := w.stories[rc.ID], &reqs[i]
 		if s == nil {
-			w.fail("a caller was told of task %v, which is not in the store", rc.ID)
+			w.fail("a caller heard of task %v, which is not in the store", rc.ID)
 			continue
 		}
 		s.accepted = true
@@ -167,11 +167,11 @@ func (w *world) accept(n *node, reqs []engine.Request, receipts []engine.Receipt
 		}
 		switch {
 		case s.created > 1:
-			w.failAt(s, "two callers were told that they have added it")
+			w.failAt(s, "two callers heard that they have added it")
 		case r.ID != rc.ID && !r.ID.IsZero() && (r.Key == "" || s.row.Key != r.Key):
-			w.failAt(s, "a caller who gave the id %v was told of it", r.ID)
+			w.failAt(s, "a caller who gave the id %v heard of it", r.ID)
 		case r.Key != "" && (s.row.Key != r.Key || s.row.Type != r.Type) && r.ID != rc.ID:
-			w.failAt(s, "a caller who gave the key %q was told of it, and it has %q", r.Key, s.row.Key)
+			w.failAt(s, "a caller who gave the key %q heard of it, and it has %q", r.Key, s.row.Key)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (w *world) await(n *node, receipts []engine.Receipt) {
 			}
 			w.mu.Lock()
 			if s := w.stories[rc.ID]; s.live() && !s.revived(0) {
-				w.failAt(s, "a caller who waited for it was told that it had ended")
+				w.failAt(s, "a caller who waited for it heard that it had ended")
 			}
 			w.mu.Unlock()
 		}

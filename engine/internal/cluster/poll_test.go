@@ -268,7 +268,7 @@ func TestTasksThatHaveAgedAreFoundBehindRowsThatAreLeftToTheStore(t *testing.T) 
 	})
 }
 
-func TestAnAttemptIsStoppedWhoseRowAnotherNodeHasChanged(t *testing.T) {
+func TestAnAttemptIsStoppedAfterAnotherNodeHasChangedItsRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()
 		n := join(t, store, first.Peer(), nil)

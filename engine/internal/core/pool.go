@@ -9,9 +9,9 @@ import (
 // pool is a handler that runs a limited number of tasks at a time. The table counts its slots. The
 // core reports to the handler how many tasks wait for more slots.
 type pool struct {
-	more int  // number of slots that the handler could add
-	told int  // number of waiting tasks in its last Want
-	ask  bool // add a Want even if the number is the same
+	more  int  // number of slots that the handler could add
+	asked int  // number of waiting tasks in its last Want
+	ask   bool // add a Want even if the number is the same
 }
 
 // Want reports to the handler of a pool how many tasks wait only for one of its slots.
@@ -36,17 +36,17 @@ func (c *Core) Resize(now time.Time, name string, slots, more int) {
 func (c *Core) want() {
 	for _, name := range c.poolNames {
 		p := c.pools[name]
-		if p.more == 0 && p.told == 0 && !p.ask {
+		if p.more == 0 && p.asked == 0 && !p.ask {
 			continue
 		}
 		n := 0
 		if c.mayStart() {
 			n = c.table.Wanted(name, p.more)
 		}
-		if n != p.told || p.ask && n > 0 {
+		if n != p.asked || p.ask && n > 0 {
 			c.ready.Wants = append(c.ready.Wants, Want{name, n})
 		}
-		p.told, p.ask = n, false
+		p.asked, p.ask = n, false
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // A task is tried again a second after its grab has failed. Meanwhile it is not in the window of
 // waiting rows: if the window is full of tasks that are due earlier, the task must not fall out of it.
-func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverManyAreDue(t *testing.T) {
+func TestAWaitingTaskWithAGrabThatFailedIsTriedAgainHoweverManyAreDue(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
 	c := New(Config{
 		Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"x": policy.DefaultType()}},

@@ -201,7 +201,7 @@ func (m *model) submitTx() {
 		} else {
 			m.insert(t)
 		}
-		if m.draw("told", 3) > 0 {
+		if m.draw("heard", 3) > 0 {
 			m.shell.Inserted(m.now, t, in)
 		}
 	}

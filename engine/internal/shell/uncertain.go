@@ -232,8 +232,8 @@ func (s *Shell) Resolve(now time.Time, id task.ID, t *task.Task, isOurs bool) (h
 	return handedBack
 }
 
-// Gone reports that the row of an uncertain task is not there, in a store of which no poll finds rows that the core does not know. Whoever was told
-// of its end is not known: those rows are looked for as tasks that were left out.
+// Gone reports that the row of an uncertain task is not there, in a store of which no poll finds rows that the core does not know. The tasks that have learned
+// of its end are not known: those rows are looked for as tasks that were left out.
 func (s *Shell) Gone(now time.Time, id task.ID) {
 	if u := s.uncertain.of(id); u != nil && u.removed {
 		u.removed, s.uncertain.unlisted = false, s.steady(now)

@@ -217,7 +217,7 @@ func livePermits(t *testing.T, seed uint64) {
 	}
 	queues := map[int]task.Queue{}
 	tasks := 0
-	version, live, told := uint64(0), map[uint64]policy.Overrides{}, map[*party]uint64{}
+	version, live, heard := uint64(0), map[uint64]policy.Overrides{}, map[*party]uint64{}
 	check := func() { // no node uses more permits than the coordinator knows of
 		for _, p := range parties {
 			used := map[string]int{}
@@ -293,9 +293,9 @@ func livePermits(t *testing.T, seed uint64) {
 			case busy && rng.IntN(100) == 0:
 				version++
 				live[version] = randomOverrides(rng)
-			case told[p] < version:
-				told[p] += 1 + uint64(rng.IntN(int(version-told[p])))
-				p.table.Override(now, told[p], live[told[p]].Live())
+			case heard[p] < version:
+				heard[p] += 1 + uint64(rng.IntN(int(version-heard[p])))
+				p.table.Override(now, heard[p], live[heard[p]].Live())
 			}
 		}
 		p.absorb()

@@ -13,12 +13,12 @@ type Users struct{ all []*User }
 // User is notified of the capacity of a host.
 type User struct {
 	changed func(task.Capacity)
-	told    task.Capacity // the last one that changed was called with
+	last    task.Capacity // the last one that changed was called with
 }
 
 // Add adds a user and notifies it of the present capacity.
 func (u *Users) Add(changed func(task.Capacity), now task.Capacity) *User {
-	user := &User{changed: changed, told: now}
+	user := &User{changed: changed, last: now}
 	u.all = append(u.all, user)
 	changed(now)
 	return user
@@ -37,8 +37,8 @@ func (u *Users) Notify(capacity func() task.Capacity) {
 	}
 	c := capacity()
 	for _, user := range u.all {
-		if user.told != c {
-			user.told = c
+		if user.last != c {
+			user.last = c
 			user.changed(c)
 		}
 	}

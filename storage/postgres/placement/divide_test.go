@@ -143,7 +143,7 @@ func waitUntilBlocked(t *testing.T, c *pgx.Conn) {
 	}
 }
 
-func TestADivisionSeesTasksWhoseTransactionWasUnderWay(t *testing.T) {
+func TestADivisionSeesTasksOfTransactionsThatWereUnderWay(t *testing.T) {
 	ps := parts(t, "a", "b")
 	var rows []task.ID
 	divided := make(chan error)

@@ -253,9 +253,9 @@ func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 	interrupted := 0
 	for after, done := 1, false; !done; after++ {
 		ctx, cancel := context.WithCancel(t.Context())
-		told := 0
+		heard := 0
 		err := placement.Move(ctx, ps[0], ps[1], shards, func(placement.Moved) {
-			if told++; told == after {
+			if heard++; heard == after {
 				cancel()
 			}
 		})
@@ -406,13 +406,13 @@ func TestAMoveNeedsLittleOfItsConnections(t *testing.T) {
 // the move locks the tables then. It reports whether overtake was called.
 func overtaken(t *testing.T, from, to placement.Database, shards task.Shards, n int, overtake func()) (called bool, err error) {
 	t.Helper()
-	told, delivered := 0, 0
+	heard, delivered := 0, 0
 	err = placement.Move(t.Context(), from, to, shards, func(at placement.Moved) {
 		if at.Delivered > delivered { // in the transaction that delivers
 			delivered = at.Delivered
 			return
 		}
-		if told++; told == n {
+		if heard++; heard == n {
 			called = true
 			overtake()
 		}

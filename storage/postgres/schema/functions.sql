@@ -224,7 +224,7 @@ declare
 begin
 	if headers is not null and jsonb_typeof(headers) <> 'null' then
 		if jsonb_typeof(headers) <> 'object' or exists (select from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string') then
-			return 'headers must be a JSON object whose members are texts';
+			return 'headers must be a JSON object with texts as members';
 		end if;
 		select sum(octet_length(convert_to(h.key, 'UTF8')) + octet_length(convert_to(h.value, 'UTF8'))) into header_bytes from jsonb_each_text(headers) h;
 	end if;
@@ -250,7 +250,7 @@ end $$;
 create or replace function {schema}.check_isolation() returns void language plpgsql stable as $$
 begin
 	if current_setting('transaction_isolation') <> 'read committed' then
-		raise exception 'a task whose id is given, that runs after others, or that an engine adds cannot be added at the isolation level %', current_setting('transaction_isolation')
+		raise exception 'a task with an id that is given, that runs after others, or that an engine adds cannot be added at the isolation level %', current_setting('transaction_isolation')
 			using errcode = '25001', hint = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED: at others it does not see which ids were used since it began.';
 	end if;
 end $$;
@@ -1470,7 +1470,7 @@ declare
 	problem text;
 begin
 	if jsonb_typeof(children) <> 'object' then
-		raise exception 'children must be a JSON object whose members are arrays of objects' using errcode = '22023';
+		raise exception 'children must be a JSON object with arrays of objects as members' using errcode = '22023';
 	end if;
 	for name, given in select e.key, e.value from jsonb_each(children) e loop
 		if not {schema}.is_objects(given) then

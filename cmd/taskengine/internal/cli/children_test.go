@@ -14,7 +14,7 @@ func TestATaskIsShownWithItsParentAndItsChildren(t *testing.T) {
 		return &taskenginev1.ChildSet{Name: "page", Added: 9, Done: 2, Failed: 1, Cancelled: 1, Awaits: awaits, OrFailed: orFailed}
 	}
 	for want, shown := range map[string]*taskenginev1.Task{
-		"parent         p, whose child 3 \"page\" it is\n":                             {Parent: &taskenginev1.Parent{Id: "p", Name: "page", Index: 3}},
+		"parent         p, of which it is the child 3 \"page\"\n":                      {Parent: &taskenginev1.Parent{Id: "p", Name: "page", Index: 3}},
 		"children       9 \"page\": 2 done, 1 failed, 1 cancelled, 5 have not ended\n": {Children: []*taskenginev1.ChildSet{page(0, false)}},
 		"waits for      2 more of 9 children \"page\"\n":                               {State: "waiting", Awaits: awaits, Children: []*taskenginev1.ChildSet{page(6, false)}},
 		"waits for      5 more of 9 children \"page\", or one that fails or is cancelled, or 1 more of 2 children \"b\"\n": {

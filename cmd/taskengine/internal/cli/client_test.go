@@ -40,7 +40,7 @@ func resets(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestANodeWhoseConnectionIsResetIsUnavailable(t *testing.T) {
+func TestANodeWithAConnectionThatIsResetIsUnavailable(t *testing.T) {
 	a := &app{address: resets(t), env: func(string) (string, bool) { return "", false }}
 	c, err := a.dial()
 	if err != nil {

@@ -80,7 +80,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	field("ordering key", t.GetOrderingKey())
 	field("turn", t.GetTurn())
 	if p := t.GetParent(); p != nil {
-		field("parent", fmt.Sprintf("%s, whose child %d %q it is", p.GetId(), p.GetIndex(), p.GetName()))
+		field("parent", fmt.Sprintf("%s, of which it is the child %d %q", p.GetId(), p.GetIndex(), p.GetName()))
 	}
 	if after := t.GetAfter(); after != nil {
 		field("after", afterText(after))

@@ -54,7 +54,7 @@ func TestStreamsThatBreakOffAreTakenUpAgain(t *testing.T) {
 	}
 }
 
-func TestANoteSaysWhereAttemptsRanWhoseLinesTheNodeLacks(t *testing.T) {
+func TestANoteSaysWhereAttemptsRanWithoutLinesOnTheNode(t *testing.T) {
 	all := []*taskenginev1.RanElsewhere{
 		{Attempt: 1, Node: "b", Alive: true},
 		{Attempt: 2, Node: "c"},

@@ -15,7 +15,7 @@ func newTaskSignal(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal ID NAME | --type TYPE --key KEY NAME",
 		Short: "Send a signal to a task that waits for it",
-		Long: `Send a signal to a task. A task whose handler waits for a signal of this name goes on with it.
+		Long: `Send a signal to a task. A task that waits for a signal of this name goes on with it.
 The outcome is written: woke, kept, repeated (the task got the signal of this --request-id before),
 dropped (the task does not wait for it), no_room (it cannot keep another one) or ended (the task has ended).`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -23,7 +23,7 @@ func (f *tokensFlags) add(cmd *cobra.Command) {
 // addFor adds the flags to a command about the tokens of the cluster unless they name a file.
 func (f *tokensFlags) addFor(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "file", "", "a file of tokens; the default is the tokens of the cluster")
-	f.config.add(cmd, "a configuration whose api.tokens is that file")
+	f.config.add(cmd, "a configuration with that file in api.tokens")
 }
 
 // roleFlags are the flags of the rights of a new token.

@@ -35,7 +35,7 @@ type survey struct {
 	future   int64 // changed at a time in the future
 	oldest   *task.Task
 	pastKeep int64 // ended, and past their retention
-	pastTold bool  // pastKeep is a lower bound
+	pastMore bool  // pastKeep is a lower bound
 }
 
 // pastKeepMost is the number of rows past their retention that are counted.
@@ -134,7 +134,7 @@ func (v *survey) take(ctx context.Context, s stores.Store) (err error) {
 			return err
 		}
 		v.pastKeep += int64(len(past))
-		v.pastTold = v.pastTold || len(past) == pastKeepMost
+		v.pastMore = v.pastMore || len(past) == pastKeepMost
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ func judgeRows(found *Findings, v *survey, manifest *backup.Manifest) {
 	}
 	if v.pastKeep > 0 {
 		more := ""
-		if v.pastTold {
+		if v.pastMore {
 			more = "at least "
 		}
 		found.info("retention", "%s%d tasks that have ended are kept longer than wanted; a node removes them", more, v.pastKeep)

@@ -1,4 +1,4 @@
-// What a handler is told of tasks that it means to add.
+// What a handler learns of tasks that it means to add.
 
 import { NotChecked } from "./answers.js";
 import type { Checked, Child, Refusal as RefusalMessage } from "./gen/handler_pb.js";

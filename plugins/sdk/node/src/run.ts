@@ -269,9 +269,9 @@ export class Run implements StepTask {
   /** Takes the answer of the host to a checkpoint, and to those before it. */
   stored({ number, error }: Stored): void {
     if (number === this.#checkpoints) this.#kept = undefined; // it need not be sent again
-    const told = this.#saving.filter((saving) => saving.number <= number);
-    this.#saving.splice(0, told.length);
-    for (const { resolve, reject } of told) {
+    const answered = this.#saving.filter((saving) => saving.number <= number);
+    this.#saving.splice(0, answered.length);
+    for (const { resolve, reject } of answered) {
       if (error) reject(new NotStored(`the host has not stored the checkpoint: ${error}`));
       else resolve();
     }

@@ -230,7 +230,7 @@ describe("with a node", { skip }, () => {
     await assert.rejects(c.deleteSchedules({}), client.Invalid);
   });
 
-  test("errors are told apart", async () => {
+  test("errors have classes of their own", async () => {
     await assert.rejects(c.get(randomUUID()), client.NotFound);
     await assert.rejects(c.wait(randomUUID()), client.NotFound);
     await assert.rejects(c.get("nonsense"), client.Invalid);

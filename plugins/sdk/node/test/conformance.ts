@@ -78,7 +78,7 @@ function idsOf(count: number, set: { id(number: number): string }): string[] {
   return Array.from({ length: count }, (_, number) => set.id(number));
 }
 
-function told({ by, id, name, data }: Woken): object {
+function heard({ by, id, name, data }: Woken): object {
   return by === "signal" ? { by, id, name, data: base64(data) } : { by };
 }
 
@@ -139,7 +139,7 @@ await serve(
       return "stored";
     },
     await: (task) => {
-      if (task.woken) return told(task.woken);
+      if (task.woken) return heard(task.woken);
       const {
         names,
         timeout_ms: timeout,
@@ -150,7 +150,7 @@ await serve(
     flow: steps({ version: 1 }, async (task) => {
       const began = await task.step("begin", () => String(process.pid));
       const woken = await task.waitFor("packed", { timeout: DAY / 24 });
-      return { ...told(woken), began, ended: await task.step("end", () => String(process.pid)) };
+      return { ...heard(woken), began, ended: await task.step("end", () => String(process.pid)) };
     }),
     children: (task) => {
       task.spawn(task.json<{ type: string; key: string; payload: string }>());

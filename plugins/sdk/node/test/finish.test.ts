@@ -250,9 +250,9 @@ test("an error that is none of the package is in doubt", () => {
 test("an error after the deadline is in doubt, whatever it says", () => {
   for (const thrown of [new Error("x"), new Permanent("no"), new RetryIn(5, "later")]) {
     assert.equal(errorOf(fail(newRun({ timeLeft: -1n }).run, thrown)).inDoubt, true, String(thrown));
-    const told = newRun().run;
-    told.cancel(new Cancelled("deadline", "too long"));
-    assert.equal(errorOf(fail(told, thrown)).inDoubt, true, String(thrown));
+    const heard = newRun().run;
+    heard.cancel(new Cancelled("deadline", "too long"));
+    assert.equal(errorOf(fail(heard, thrown)).inDoubt, true, String(thrown));
   }
   for (const thrown of [new Permanent("no"), new RetryIn(5, "later")]) {
     assert.equal(errorOf(fail(newRun({ timeLeft: 3_600_000_000n }).run, thrown)).inDoubt, false, String(thrown));

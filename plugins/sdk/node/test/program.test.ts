@@ -186,7 +186,7 @@ suite("a handler", { timeout: 60_000 }, () => {
     assert.equal(errorOf(await host.answer("json", "{")).class, "bad_payload");
   });
 
-  test("is told of its cancellation, and answers", async (t) => {
+  test("learns of its cancellation, and answers", async (t) => {
     const [host] = await Host.of(t);
     const [runId] = host.run({ type: "wait" }) as [bigint];
     host.send({ ping: 1n });

@@ -1037,7 +1037,7 @@ type Task struct {
 	// next, behind if it waits for others of its key. Empty if it takes no part in the order:
 	// it has no such key, has ended, or is an error that others do not wait for.
 	Turn string `protobuf:"bytes,25,opt,name=turn,proto3" json:"turn,omitempty"`
-	// Of a head whose type inherits: the priority of a task behind it with which it runs,
+	// Of a head of a type that inherits: the priority of a task behind it with which it runs,
 	// because that is higher than its own.
 	InheritedPriority *uint32 `protobuf:"varint,26,opt,name=inherited_priority,json=inheritedPriority,proto3,oneof" json:"inherited_priority,omitempty"`
 	// The task was done, and its payload, result, headers, checkpoint, progress and history were
@@ -2045,7 +2045,7 @@ type ListResponse struct {
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
 	Read          int64                  `protobuf:"varint,3,opt,name=read,proto3" json:"read,omitempty"`                                         // how many tasks were read at least to find these, if the request has a filter
 	Where         string                 `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`                                        // the filter of the request with times in place of durations
-	Index         string                 `protobuf:"bytes,5,opt,name=index,proto3" json:"index,omitempty"`                                        // the field by whose index the tasks were found, such as error.kind; empty if tasks of all states were read, or without a filter
+	Index         string                 `protobuf:"bytes,5,opt,name=index,proto3" json:"index,omitempty"`                                        // the field of the index by which the tasks were found, such as error.kind; empty if tasks of all states were read, or without a filter
 	Total         int64                  `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`                                       // of the first page: how many tasks all pages go through; zero if the store does not count them, or an index has just the tasks that the filter selects
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2472,7 +2472,7 @@ func (x *ListErrorsResponse) GetTotal() int64 {
 	return 0
 }
 
-// ErrorKind are the tasks whose newest error is of one kind.
+// ErrorKind are the tasks with a newest error of one kind.
 type ErrorKind struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // for a filter: error.kind=...
@@ -5650,7 +5650,7 @@ func (*DeleteDocumentResponse) Descriptor() ([]byte, []int) {
 
 type ListKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only keys whose head is in one of these states; none: all, also those without a head.
+	// Only keys with a head in one of these states; none: all, also those without a head.
 	States        []string `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
 	Behind        bool     `protobuf:"varint,2,opt,name=behind,proto3" json:"behind,omitempty"`                       // only keys of which tasks wait behind others
 	Limit         uint32   `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
@@ -9559,7 +9559,7 @@ type LimitQueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"` // in whose memory they are
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"` // that has them in its memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10668,9 +10668,9 @@ type Schedule struct {
 	Fires      uint64                 `protobuf:"varint,6,opt,name=fires,proto3" json:"fires,omitempty"`           // how many tasks it has added
 	Missed     uint64                 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`         // times that were missed and not caught up with
 	Overlapped uint64                 `protobuf:"varint,8,opt,name=overlapped,proto3" json:"overlapped,omitempty"` // times that were left out because of an earlier task
-	// Times whose tasks wait for the end of an earlier one, the oldest first. Not in lists.
+	// Times of tasks that wait for the end of an earlier one, the oldest first. Not in lists.
 	Waiting []*timestamppb.Timestamp `protobuf:"bytes,9,rep,name=waiting,proto3" json:"waiting,omitempty"`
-	// Fires whose tasks had not ended when the schedule last ran; none with the overlap allow.
+	// Fires with tasks that had not ended when the schedule last ran; none with the overlap allow.
 	// Not in lists.
 	Running []*ScheduleFire `protobuf:"bytes,10,rep,name=running,proto3" json:"running,omitempty"`
 	Orders  uint32          `protobuf:"varint,11,opt,name=orders,proto3" json:"orders,omitempty"`              // requests that were accepted and are not carried out yet
@@ -12538,7 +12538,7 @@ func (x *BackfillScheduleResponse) GetTasks() uint64 {
 	return 0
 }
 
-// Source is a source of tasks: topics of Apache Kafka whose records become tasks. Counts are
+// Source is a source of tasks: topics of Apache Kafka with records that become tasks. Counts are
 // those of all nodes.
 type Source struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -13794,7 +13794,7 @@ type Platform struct {
 	Problem       string                 `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"` // why it does not go on, or why its newest values are not in force; empty if neither
 	Made          uint64                 `protobuf:"varint,14,opt,name=made,proto3" json:"made,omitempty"`      // slices, since it was added
 	Done          uint64                 `protobuf:"varint,15,opt,name=done,proto3" json:"done,omitempty"`
-	GivenUp       uint64                 `protobuf:"varint,16,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`                                                   // slices whose tasks were cancelled or failed by hand
+	GivenUp       uint64                 `protobuf:"varint,16,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`                                                   // slices of tasks that were cancelled or failed by hand
 	TaskId        string                 `protobuf:"bytes,17,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`                                                       // of its cursor
 	Settings      []*SliceSetting        `protobuf:"bytes,18,rep,name=settings,proto3" json:"settings,omitempty"`                                                                 // in force, by name; none before it has begun; not in lists
 	Slices        []*OpenSlice           `protobuf:"bytes,19,rep,name=slices,proto3" json:"slices,omitempty"`                                                                     // that have not ended, in the order in which they were made; not in lists

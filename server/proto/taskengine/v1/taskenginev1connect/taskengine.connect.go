@@ -325,7 +325,7 @@ type TaskServiceClient interface {
 	// token must be for the types of all of them. What is below a task that is not kept any more is
 	// left out.
 	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
-	// SubmitWorkflow adds a workflow: a task whose steps run as a graph. The token must be for the type
+	// SubmitWorkflow adds a workflow: a task with steps that run as a graph. The token must be for the type
 	// taskengine.workflow and for the types of all tasks that the workflow may add; for all types if
 	// one of these is a workflow.
 	SubmitWorkflow(context.Context, *v1.SubmitWorkflowRequest) (*v1.SubmitWorkflowResponse, error)
@@ -366,7 +366,7 @@ type TaskServiceClient interface {
 	// DeleteDocument removes a document. It answers not_found if there is none, and aborted if it has
 	// another version than the request names.
 	DeleteDocument(context.Context, *v1.DeleteDocumentRequest) (*v1.DeleteDocumentResponse, error)
-	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
+	// ListKeys returns ordering keys of tasks that run or wait, in their order. A store in
 	// files reads every key between two that it returns.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
 	// GetKey returns the tasks of an ordering key that run or wait, in the order in which
@@ -2140,7 +2140,7 @@ type TaskServiceHandler interface {
 	// token must be for the types of all of them. What is below a task that is not kept any more is
 	// left out.
 	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
-	// SubmitWorkflow adds a workflow: a task whose steps run as a graph. The token must be for the type
+	// SubmitWorkflow adds a workflow: a task with steps that run as a graph. The token must be for the type
 	// taskengine.workflow and for the types of all tasks that the workflow may add; for all types if
 	// one of these is a workflow.
 	SubmitWorkflow(context.Context, *v1.SubmitWorkflowRequest) (*v1.SubmitWorkflowResponse, error)
@@ -2181,7 +2181,7 @@ type TaskServiceHandler interface {
 	// DeleteDocument removes a document. It answers not_found if there is none, and aborted if it has
 	// another version than the request names.
 	DeleteDocument(context.Context, *v1.DeleteDocumentRequest) (*v1.DeleteDocumentResponse, error)
-	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
+	// ListKeys returns ordering keys of tasks that run or wait, in their order. A store in
 	// files reads every key between two that it returns.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
 	// GetKey returns the tasks of an ordering key that run or wait, in the order in which

@@ -194,7 +194,7 @@ final class Answers {
   private static Wire.Finish failure(Run run, Throwable thrown) {
     Wire.Error.Builder error;
     try {
-      error = told(run, thrown);
+      error = errorOf(run, thrown);
     } catch (Throwable unreadable) { // the exception's own methods throw, or never return
       String name = className(thrown.getClass());
       error = Wire.Error.newBuilder().setMessage(name + ", which cannot be read").setClass_(name);
@@ -206,7 +206,7 @@ final class Answers {
     return Wire.Finish.newBuilder().setRunId(run.runId()).setError(error).build();
   }
 
-  private static Wire.Error.Builder told(Run run, Throwable thrown) {
+  private static Wire.Error.Builder errorOf(Run run, Throwable thrown) {
     Wire.Error.Builder error = Wire.Error.newBuilder();
     Cancellation why = run.cancellation().orElse(null);
     if (why != null && endedByCancellation(thrown)) {

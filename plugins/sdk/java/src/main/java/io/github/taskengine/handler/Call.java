@@ -67,7 +67,7 @@ final class Call implements Runnable {
 
   private boolean isCancelled() {
     for (Run run : runs) {
-      if (!run.isToldToStop()) {
+      if (!run.hasToStop()) {
         return false;
       }
     }

@@ -267,8 +267,8 @@ final class Flow implements StepTask {
       String text =
           "step %d of the task was \"%s\" (%s) when it ran, and is \"%s\" (%s) in the code of version %d:"
               + " steps must come in the same order; raise the version with a change of them";
-      String told = text.formatted(at + 1, keptName, keptKind, name, kind, code);
-      throw leave(StepRecord.changed(told));
+      String message = text.formatted(at + 1, keptName, keptKind, name, kind, code);
+      throw leave(StepRecord.changed(message));
     }
     return kept;
   }

@@ -151,8 +151,8 @@ final class Run implements Task {
 
   /** Whether the deadline is over, by the clock of this machine or that of the host. */
   boolean isLate() {
-    Cancellation told = cancellation;
-    return told != null && told.reason() == Cancellation.Reason.DEADLINE
+    Cancellation known = cancellation;
+    return known != null && known.reason() == Cancellation.Reason.DEADLINE
         || timeLeft().filter(Duration::isZero).isPresent();
   }
 
@@ -274,13 +274,13 @@ final class Run implements Task {
   }
 
   private void tell(long upTo, String why) {
-    List<Saving> told = new ArrayList<>(0);
+    List<Saving> answered = new ArrayList<>(0);
     synchronized (this) {
       while (!saving.isEmpty() && saving.get(0).number() <= upTo) {
-        told.add(saving.remove(0));
+        answered.add(saving.remove(0));
       }
     }
-    told.forEach(saved -> saved.answer().complete(why));
+    answered.forEach(saved -> saved.answer().complete(why));
   }
 
   @Override
@@ -654,11 +654,11 @@ final class Run implements Task {
 
   @Override
   public Optional<Cancellation> cancellation() {
-    Cancellation told = cancellation;
-    if (told == null && isLate()) {
-      told = new Cancellation(Cancellation.Reason.DEADLINE, "");
+    Cancellation known = cancellation;
+    if (known == null && isLate()) {
+      known = new Cancellation(Cancellation.Reason.DEADLINE, "");
     }
-    return Optional.ofNullable(told);
+    return Optional.ofNullable(known);
   }
 
   @Override
@@ -676,7 +676,7 @@ final class Run implements Task {
   }
 
   /** Whether the host has asked the run to stop. */
-  boolean isToldToStop() {
+  boolean hasToStop() {
     return cancellation != null;
   }
 

@@ -257,7 +257,7 @@ class AccessTest {
   }
 
   @Test
-  void aFileThatCannotBeReadIsToldByTheCall() {
+  void aFileThatCannotBeReadIsReportedByTheCall() {
     try (TaskengineClient client =
         TaskengineClient.to("localhost:1")
             .authority(Path.of("/nowhere.pem"))

@@ -346,7 +346,7 @@ class ClientTest {
   }
 
   @Test
-  void errorsAreToldApart() {
+  void errorsHaveClassesOfTheirOwn() {
     String missing = UUID.randomUUID().toString();
     Request large = Request.of("idle").payload(new byte[40 << 20]);
     String idle = client.submit(Request.of("idle")).id();

@@ -194,31 +194,31 @@ final class Conformance {
 
   private static Object awaitSignal(Task task) {
     if (task.woken().isPresent()) {
-      return told(task.woken().get());
+      return heard(task.woken().get());
     }
     Awaits asked = task.json(Awaits.class);
     Duration timeout = asked.timeoutMs() == null ? null : Duration.ofMillis(asked.timeoutMs());
     return new WaitFor(asked.names(), timeout, null, asked.result(), null, asked.checkpoint());
   }
 
-  private static Map<String, Object> told(Woken woken) {
-    Map<String, Object> told = new LinkedHashMap<>();
-    told.put("by", woken.by().name().toLowerCase(Locale.ROOT));
+  private static Map<String, Object> heard(Woken woken) {
+    Map<String, Object> heard = new LinkedHashMap<>();
+    heard.put("by", woken.by().name().toLowerCase(Locale.ROOT));
     if (woken.by() == Woken.By.SIGNAL) {
-      told.put("id", String.valueOf(woken.id()));
-      told.put("name", woken.name());
-      told.put("data", woken.data()); // Jackson writes base64
+      heard.put("id", String.valueOf(woken.id()));
+      heard.put("name", woken.name());
+      heard.put("data", woken.data()); // Jackson writes base64
     }
-    return told;
+    return heard;
   }
 
   private static Object flow(StepTask task) throws Exception {
     String began = task.step("begin", String.class, Conformance::process);
     Woken woken = task.waitFor(Duration.ofHours(1), "packed");
-    Map<String, Object> told = told(woken);
-    told.put("began", began);
-    told.put("ended", task.step("end", String.class, Conformance::process));
-    return told;
+    Map<String, Object> heard = heard(woken);
+    heard.put("began", began);
+    heard.put("ended", task.step("end", String.class, Conformance::process));
+    return heard;
   }
 
   record Family(
@@ -239,7 +239,7 @@ final class Conformance {
 
   private static Object family(Task task) {
     if (task.woken().isPresent()) {
-      Map<String, Object> told = told(task.woken().get());
+      Map<String, Object> heard = heard(task.woken().get());
       List<Object> children = new ArrayList<>();
       for (ChildSet set : task.children().values()) {
         Map<String, Object> one = new LinkedHashMap<>();
@@ -251,14 +251,14 @@ final class Conformance {
         one.put("ids", idsOf(set.added(), set::id));
         children.add(one);
       }
-      told.put("children", children);
+      heard.put("children", children);
       task.parent()
           .ifPresent(
               of ->
-                  told.put(
+                  heard.put(
                       "parent",
                       Map.of("id", of.id().toString(), "name", of.name(), "index", of.number())));
-      return told;
+      return heard;
     }
     Family asked = task.json(Family.class);
     String name = String.valueOf(asked.name());
@@ -282,16 +282,16 @@ final class Conformance {
         asked.name().isEmpty()
             ? task.checkSpawn(children.get(0)).stream().toList()
             : task.checkChildren(asked.name(), children);
-    List<Map<String, Object>> told = new ArrayList<>();
+    List<Map<String, Object>> heard = new ArrayList<>();
     for (Refusal refusal : refused) {
       Map<String, Object> one = new LinkedHashMap<>();
       one.put("index", refusal.index());
       one.put("reason", refusal.reason().name().toLowerCase(Locale.ROOT));
       one.put("message", refusal.message());
       one.put("id", refusal.id() == null ? "" : refusal.id().toString());
-      told.add(one);
+      heard.add(one);
     }
-    return told;
+    return heard;
   }
 
   record Written(
@@ -312,13 +312,13 @@ final class Conformance {
 
   private static Map<String, Object> documents(Task task) {
     Used asked = task.json(Used.class);
-    Map<String, Object> told = new LinkedHashMap<>();
+    Map<String, Object> heard = new LinkedHashMap<>();
     if (asked.read() != null) {
       Document document = task.readDocument(asked.read());
       Instant expires = document.expiresAt();
-      told.put("data", document.text());
-      told.put("version", String.valueOf(document.version()));
-      told.put("expires_ms", expires == null ? 0 : expires.toEpochMilli());
+      heard.put("data", document.text());
+      heard.put("version", String.valueOf(document.version()));
+      heard.put("expires_ms", expires == null ? 0 : expires.toEpochMilli());
       if (asked.append() != null) {
         task.writeDocument(document.write(document.text() + asked.append()));
       }
@@ -326,7 +326,7 @@ final class Conformance {
     if (asked.write() != null) {
       asked.write().forEach(written -> task.writeDocument(written.write()));
     }
-    return told;
+    return heard;
   }
 
   record Late(String type, @Nullable String payload, List<UUID> after, @Nullable Boolean any) {}
@@ -373,16 +373,16 @@ final class Conformance {
   }
 
   private static Object fan(StepTask task) throws Exception {
-    Map<String, Object> told = new LinkedHashMap<>();
-    told.put("began", task.step("begin", String.class, Conformance::process));
+    Map<String, Object> heard = new LinkedHashMap<>();
+    heard.put("began", task.step("begin", String.class, Conformance::process));
     EndedChildren pages = task.runChildren("page", task.json(Family.class).children());
-    told.put("ended", task.step("end", String.class, Conformance::process));
-    told.put("count", pages.count());
-    told.put("done", pages.done());
-    told.put("failed", pages.failed());
-    told.put("cancelled", pages.cancelled());
-    told.put("ids", idsOf(pages.count(), pages::id));
-    return told;
+    heard.put("ended", task.step("end", String.class, Conformance::process));
+    heard.put("count", pages.count());
+    heard.put("done", pages.done());
+    heard.put("failed", pages.failed());
+    heard.put("cancelled", pages.cancelled());
+    heard.put("ids", idsOf(pages.count(), pages::id));
+    return heard;
   }
 
   private static String process() {

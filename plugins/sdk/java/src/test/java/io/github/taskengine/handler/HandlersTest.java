@@ -11,7 +11,7 @@ import org.junit.jupiter.api.function.Executable;
 
 class HandlersTest {
   @Test
-  void mistakesAreToldWhereTheyAreMade() {
+  void mistakesAreReportedWhereTheyAreMade() {
     Handlers handlers = new Handlers().on("a", task -> null);
     wrong("two handlers of \"a\"", () -> handlers.on("a", task -> null));
     wrong("type", () -> handlers.on("", task -> null));

@@ -36,7 +36,7 @@ class ProgramTest {
   }
 
   @Test
-  void aHostOfAnotherProtocolIsToldSo() throws Exception {
+  void aHostOfAnotherProtocolIsRefused() throws Exception {
     Map<String, String> environment =
         Map.of("TASKENGINE_HANDLER", "1f0d6bb2-handler", "PLUGIN_PROTOCOL_VERSIONS", "2,11");
     try (HandlerProcess process = new HandlerProcess(directory, environment)) {

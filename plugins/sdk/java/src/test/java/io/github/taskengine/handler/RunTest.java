@@ -90,7 +90,7 @@ class RunTest {
     Run late = task(FakeHost.run(1, "t", "").setTimeLeft(-1));
     assertEquals(
         Optional.of(new Cancellation(Cancellation.Reason.DEADLINE, "")), late.cancellation());
-    assertFalse(late.isToldToStop(), "by the host");
+    assertFalse(late.hasToStop(), "by the host");
   }
 
   @Test

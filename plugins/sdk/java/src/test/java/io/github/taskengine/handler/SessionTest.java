@@ -141,7 +141,7 @@ class SessionTest {
   }
 
   @Test
-  void aCancelledHandlerIsInterruptedAndToldWhy() throws Exception {
+  void aCancelledHandlerIsInterruptedAndLearnsWhy() throws Exception {
     CountDownLatch begun = new CountDownLatch(2);
     Handler handler =
         task -> {

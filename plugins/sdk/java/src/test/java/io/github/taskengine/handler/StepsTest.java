@@ -621,10 +621,10 @@ class StepsTest {
 
   @Test
   void aCheckpointIsNotAwaitedForEver() throws Exception {
-    AtomicReference<NotStoredException> told = new AtomicReference<>();
+    AtomicReference<NotStoredException> heard = new AtomicReference<>();
     Handler handler =
         task -> {
-          told.set(assertThrows(NotStoredException.class, () -> task.saveCheckpoint(new byte[1])));
+          heard.set(assertThrows(NotStoredException.class, () -> task.saveCheckpoint(new byte[1])));
           return null;
         };
     Wire.Welcome.Builder welcome = Wire.Welcome.newBuilder().addAllFeatures(FEATURES);
@@ -633,6 +633,6 @@ class StepsTest {
       host.run("a", "");
       host.until(frame -> frame.getCheckpointsCount() == 1);
     } // the host is gone, and the handler returns
-    assertTrue(told.get().getMessage().contains("the host is gone"));
+    assertTrue(heard.get().getMessage().contains("the host is gone"));
   }
 }
