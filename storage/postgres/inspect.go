@@ -12,8 +12,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// listPart is how many rows are read first if a function selects among them.
-const listPart = 500
+// How many rows are read first if a function selects among them. Most rows that have the search values of a list are selected.
+const (
+	listPart   = 500
+	searchPart = 100
+)
 
 // mostRows is how many rows a statement reads or returns at most: it adds 2 to the number.
 const mostRows = math.MaxInt32 - 2
@@ -78,7 +81,11 @@ func (s *Store) listParts(ctx context.Context, q storage.ListQuery, how listing)
 		return s.list(ctx, q, how)
 	}
 	all.Next = q.Before
-	for size := max(listPart, q.Limit); ; size *= 4 {
+	size := max(listPart, q.Limit)
+	if q.Search != nil {
+		size = max(searchPart, q.Limit)
+	}
+	for ; ; size *= 4 {
 		part := q
 		part.Before, part.Limit, part.Scan = all.Next, q.Limit-len(all.Tasks), min(size, q.Scan-all.Read)
 		page, err := s.list(ctx, part, how)

@@ -236,6 +236,30 @@ func checkEntries(t *testing.T, c *pgx.Conn, sql *statements) {
 	}
 }
 
+// Pages of a type and of a kind read their own indexes also if all tasks in error are of one type and one kind: then each row that the order of the ids
+// has first seems to match.
+func TestPagesOfATypeOrAKindReadTheirIndexIfAllTasksInErrorAreAlike(t *testing.T) {
+	c := pgtest.Connect(t, emptyTables(t))
+	for _, sql := range []string{
+		`
+insert into {task} (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, turn, attempt, crashes,
+	state, priority, queued, type, grp, due_state, kind, kind_at)
+select lpad(to_hex(i), 32, '0')::uuid, 1, i, 0, i, {none}, 0, 0, 0, 0, 0, 1, 0, 5, 5, false, 'order', '', 5, 7, i
+from generate_series(1, 20000) i`,
+		"analyze",
+	} {
+		if _, err := c.Exec(t.Context(), schema.Fill(schema.Default)(sql)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sql := statementsIn(schema.Default)
+	for index, text := range map[string]string{"task_error_type": sql.listErrorsOf, "task_kind": sql.listKinds} {
+		if got := plan(t, c, text, plans); !strings.Contains(got, "Index Scan Backward using "+index+" on task t\n") {
+			t.Errorf("a page does not read the index %s:\n%s", index, got)
+		}
+	}
+}
+
 // A plan that is made while the tables are empty must be right when they are not.
 func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	c := pgtest.Connect(t, emptyTables(t))

@@ -160,12 +160,13 @@ const pageWorkflows = `
 
 const pageErrors = `select {narrow} from {task} where due_state = 5 and id < $1 order by id desc limit $2 + 1`
 
+// The rows of a type are in the order of its index alone, so that the planner takes no other, however many of the rows it expects to be of the type.
 const pageErrorsOf = `
 	select {narrow} from (select distinct one as of from unnest($4::bytea[]) as o (one)) k cross join lateral (
-		select * from {task} t where t.due_state = 5 and t.type = k.of and t.id < $1 order by t.id desc limit $2 + 1) p
+		select * from {task} t where t.due_state = 5 and t.type >= k.of and (t.type, t.id) < (k.of, $1) order by t.type desc, t.id desc limit $2 + 1) p
 	order by id desc limit $2 + 1`
 
-// The kinds in the ranges, each once, and the rows of each.
+// The kinds in the ranges, each once, and the rows of each, likewise.
 const pageKinds = `
 	with recursive ranges as (
 		select r.last, (select kind from {task} where kind >= r.first and kind <= r.last order by kind limit 1) as kind
@@ -174,7 +175,7 @@ const pageKinds = `
 		select s.last, (select t.kind from {task} t where t.kind > s.kind and t.kind <= s.last order by t.kind limit 1) from ranges s
 		where s.kind is not null)
 	select {narrow} from (select distinct kind as of from ranges where kind is not null) k cross join lateral (
-		select * from {task} t where t.kind = k.of and t.id < $1 order by t.id desc limit $2 + 1) p
+		select * from {task} t where t.kind >= k.of and (t.kind, t.id) < (k.of, $1) order by t.kind desc, t.id desc limit $2 + 1) p
 	order by id desc limit $2 + 1`
 
 // The rows with a value of each search set. {search} has a condition for each, and {kinds} one for the kinds of errors, of which rows
