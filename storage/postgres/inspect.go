@@ -60,14 +60,17 @@ func (s *Store) listing(q storage.ListQuery) listing {
 	case inError && ofTypes:
 		return listing{sql: s.sql.listErrorsOf, plan: plans, index: storage.IndexState, sorts: true, all: q.Key == ""}
 	}
-	how := listing{sql: s.sql.listAll, plan: planStream}
+	how, open := listing{sql: s.sql.listAll, plan: planStream}, len(q.States) > 0 && !slices.ContainsFunc(q.States, finished)
 	switch {
 	case inError:
 		how.sql, how.index, how.all = s.sql.listErrors, storage.IndexState, q.Key == ""
-	case len(q.States) > 0 && !slices.ContainsFunc(q.States, finished):
-		how.sql, how.index, how.states = s.sql.listLive, storage.IndexState, true
 	case len(q.Types) == 1 && q.Types[0] == task.WorkflowType:
 		how.sql, how.index, how.all = s.sql.listWorkflows, storage.IndexType, len(q.States) == 0 && q.Key == ""
+		if open {
+			how.sql = s.sql.listOpenWorkflows
+		}
+	case open:
+		how.sql, how.index, how.states = s.sql.listLive, storage.IndexState, true
 	case q.Before.IsZero() && len(q.States)+len(q.Types) > 0:
 		how.sql = s.sql.listSome
 	}
