@@ -21,8 +21,6 @@ func (d divided) Place(id task.ID) int {
 	return slices.IndexFunc(d.backends, func(p *backend) bool { return p.home.Load().Owned.Has(id.Shard()) })
 }
 
-func TestStore(t *testing.T) { runSuite(t, 3) }
-
 func runSuite(t *testing.T, n int) {
 	storagetest.Run(t, func(t testing.TB) storage.Store {
 		ps := backends(n)

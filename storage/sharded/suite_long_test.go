@@ -4,4 +4,6 @@ package sharded_test
 
 import "testing"
 
+func TestStore(t *testing.T) { runSuite(t, 3) }
+
 func TestAStoreOfOneBackend(t *testing.T) { runSuite(t, 1) }
