@@ -281,7 +281,7 @@ func TestATaskWithoutAttemptsLeftStopsItsKeyUntilAPersonDecides(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				o := startOrdered(t, nil, map[string]act{"b": func(context.Context, int) ([]byte, error) { return nil, errNo }})
 				o.add("a b c")
-				time.Sleep(24 * time.Hour)
+				time.Sleep(6 * time.Hour)
 				o.ran("a b b")
 				o.are("b error head", "c submitted behind")
 				if err := c.decide(o, o.ids["b"]); err != nil {

@@ -187,16 +187,6 @@ func (r *restored) pass(d time.Duration, nodes ...*member) {
 
 var restoredTypes = []string{"work", "once", "few"}
 
-// A database is restored from a backup under running nodes, which notice nothing of it by themselves, or lose their leases
-// with it. All tasks that it has end as their types promise.
-func TestNodesGoOnWhenTheirStoreHasGoneBackInTime(t *testing.T) {
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) { restoredLife(t, seed) })
-		})
-	}
-}
-
 func restoredLife(t *testing.T, seed uint64) {
 	g := newGroup(t)
 	counts := &countingCommits{Store: g.store}

@@ -77,45 +77,6 @@ func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.D
 // late is how long a node may take to start a due task: it may need a hint of another.
 const late = 1100 * time.Millisecond
 
-func TestNodesWithAWrongClockStartTasksNeitherEarlyNorLate(t *testing.T) {
-	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
-		began := make(chan time.Time, 1)
-		work := func(_ context.Context, t *task.Task) ([]byte, error) {
-			began <- now()
-			if string(t.Payload) != "fail" || t.Attempt > 1 {
-				return nil, nil
-			}
-			return nil, errNo
-		}
-		set := one("work", func(p *policy.Type) {
-			p.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Minute}}
-		})
-		a := g.join("a", set, work, "work")
-		b := g.join("b", set, work, "work")
-		expect := func(what string, due time.Time) {
-			t.Helper()
-			if by := (<-began).Sub(due); by < 0 || by > late {
-				g.t.Errorf("%s begins %v late", what, by)
-			}
-		}
-		for range 5 { // on either node
-			due := now().Add(10 * time.Minute)
-			a.submit(engine.Request{Type: "work", At: due})
-			expect("a task for a time", due)
-			id := b.submit(engine.Request{Type: "work", Payload: []byte("fail")})
-			expect("a task for now", now())
-			expect("a task that failed a minute ago", now().Add(time.Minute-late))
-			a.end(id)
-			id = b.submit(engine.Request{Type: "work", At: now().Add(time.Hour)})
-			due = now().Add(5 * time.Minute)
-			if _, err := a.Reschedule(context.Background(), task.Ref{ID: id}, due); err != nil {
-				g.t.Fatal(err)
-			}
-			expect("a task whose time was changed", due)
-		}
-	})
-}
-
 func TestAHandlerOfANodeWithAWrongClockIsCalledAgainWhenItAsksForThat(t *testing.T) {
 	off(t, func(g *group, now func() time.Time, _ func(time.Duration)) {
 		began := make(chan time.Time, 2)
@@ -314,35 +275,6 @@ func TestATaskOfADeadNodeIsRecoveredByTheSharedClock(t *testing.T) {
 		got := a.end(id)
 		if passed := got.UpdatedAt.Sub(begin); got.State != task.Error || passed < 0 || passed > 5*time.Minute {
 			g.t.Errorf("it is %v after %v: %s", got.State, passed, got.LastError)
-		}
-	})
-}
-
-func TestAStepOfTheSharedClockIsFollowedAndTimesOutNothingThatRuns(t *testing.T) {
-	off(t, func(g *group, now func() time.Time, set func(time.Duration)) {
-		began := make(chan time.Time, 1)
-		work := func(ctx context.Context, t *task.Task) ([]byte, error) {
-			if string(t.Payload) == "long" {
-				return takes(9*time.Minute)(ctx, t)
-			}
-			began <- now()
-			return nil, nil
-		}
-		a := g.join("a", one("work", func(p *policy.Type) {
-			p.Timeout.Run, p.Timeout.Grace, p.Delivery = 10*time.Minute, time.Second, policy.AtMostOnce
-		}), work, "work")
-		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour, 3 * time.Second} {
-			long := a.submit(engine.Request{Type: "work", Payload: []byte("long")})
-			time.Sleep(time.Minute)
-			set(ahead)
-			due := now().Add(20 * time.Minute)
-			a.submit(engine.Request{Type: "work", At: due})
-			if got := a.end(long); got.State != task.Done {
-				g.t.Errorf("after a step to %v, a task that ran for nine of ten minutes is %v: %s", ahead, got.State, got.LastError)
-			}
-			if by := (<-began).Sub(due); by < 0 || by > late {
-				g.t.Errorf("after a step to %v, a task begins %v late", ahead, by)
-			}
 		}
 	})
 }

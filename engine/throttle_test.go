@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -167,53 +165,6 @@ func TestOfManyRequestsAfterTheWindowOneAddsATask(t *testing.T) {
 
 // runs returns a duration that does not end at the moment of a request.
 func runs(minutes int) time.Duration { return time.Duration(minutes)*time.Minute + 30*time.Second }
-
-// Random requests get the answers of a naive model, for keys of different windows.
-func TestThrottledRequestsAreAnsweredAsAModelSays(t *testing.T) {
-	for seed := range uint64(8) {
-		inBubble(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			n := start(t, throttled(func(p *policy.Type) { p.Timeout.Run = 24 * time.Hour }), handle("x", func(ctx context.Context, t *task.Task) ([]byte, error) {
-				select {
-				case <-time.After(runs(len(t.Payload))):
-				case <-ctx.Done():
-				}
-				return nil, ctx.Err()
-			}))
-			type added struct {
-				id        task.ID
-				at, until time.Time
-			}
-			latest := make(map[string]added) // by key
-			for range 150 {
-				time.Sleep(time.Duration(r.IntN(30)) * time.Minute)
-				key, minutes := fmt.Sprint(r.IntN(3)), 1+r.IntN(100)
-				req := engine.Request{Type: "x", Key: key, Payload: []byte(strings.Repeat("m", minutes))}
-				now := time.Now()
-				name := []string{"alone", "in a transaction"}[r.IntN(2)]
-				receipts, err := submits(n)[name](req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, was := receipts[0], latest[key]
-				want := engine.Receipt{ID: was.id}
-				switch isRunning := now.Before(was.until); {
-				case !isRunning && !now.Before(was.at.Add(time.Hour)):
-					want = engine.Receipt{ID: got.ID, Created: true, Outcome: engine.OutcomeCreated}
-					latest[key] = added{got.ID, now, now.Add(runs(minutes))}
-				case !isRunning:
-					want.Outcome = engine.OutcomeAlreadyDone
-				}
-				if got != want || got.Created && got.ID == was.id {
-					t.Fatalf("seed %d: got %+v, want %+v", seed, got, want)
-				}
-			}
-			if err := n.WaitType(t.Context(), "x"); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
 
 // fullBehind returns a node with a full backlog of two, and with a done task of the key k after the end of its window.
 func fullBehind(t *testing.T, when policy.WhenFull) (n *node, first task.ID, waiting []task.ID) {

@@ -1,8 +1,6 @@
 package engine_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -73,25 +71,6 @@ func TestWhyIsTrueOfAQueueThatIsNotInMemory(t *testing.T) {
 		}
 		if _, why, err := node.Why(t.Context(), last); err != nil || why[0].Code != engine.CodePaused || strings.Contains(fmt.Sprint(why), "memory") {
 			t.Errorf("why, of a type that is paused: %+v %v", why, err)
-		}
-	})
-}
-
-func TestOnlySoManyTypesThatAreNotConfiguredCanBePaused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		n := start(t, one("x", nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
-		for i := range 1000 {
-			if err := n.Pause(t.Context(), fmt.Sprint("made up ", i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := n.Pause(t.Context(), "one more"); !errors.Is(err, engine.ErrInvalid) {
-			t.Errorf("one more is paused: %v", err)
-		}
-		for _, typ := range []string{"x", "made up 7"} {
-			if err := n.Pause(t.Context(), typ); err != nil {
-				t.Errorf("%s cannot be paused: %v", typ, err)
-			}
 		}
 	})
 }

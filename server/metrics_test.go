@@ -149,7 +149,7 @@ func TestATaskThatIsSubmittedTwiceIsCountedOnce(t *testing.T) {
 
 // Every scrape is complete whatever happens at the same time, and no counter decreases.
 func TestMetricsAreScrapedConcurrentlyWhileTasksRun(t *testing.T) {
-	const readers, reads, tasks = 20, 25, 2000
+	const readers, reads, tasks = 5, 20, 300
 	n := newNode(t)
 	n.handlers = []server.HandlerStatus{{Name: "a", Up: true}}
 	counters := []string{

@@ -62,7 +62,7 @@ func TestOnlyRowsWithEntriesOfAllIndexesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids, tx, want := task.NewIDs([32]byte{1}), db.Begin(s), 0
-	for i := range 3000 {
+	for i := range 600 {
 		r := &task.Task{ID: ids.Next(moment), Version: 1, State: task.Error, Type: "pay", LastError: "error " + string(rune('a'+i%20)), Search: []task.SearchValue{task.SearchValue(1 + i%3), 1<<40 + task.SearchValue(i%7)}}
 		if i%100 == 50 {
 			r.Search = []task.SearchValue{task.Unread}
