@@ -195,7 +195,8 @@ const (
 	// the one before, up to longestCheck: an outage may last for hours.
 	firstCheck   = time.Second
 	longestCheck = 15 * time.Second
-	// checkShare limits the time spent reading them to one part in checkShare.
+	// checkShare limits the time spent reading them to one part in checkShare. It makes no pause longer than longestCheck:
+	// reads may be slow because the store is.
 	checkShare = 20
 )
 
@@ -210,18 +211,37 @@ func (e *Engine) uncertainLoop(ctx context.Context) {
 		}
 		pause, least := firstCheck, time.Duration(0)
 		for remain := 1; remain > 0; pause = min(2*pause, longestCheck) {
-			if wakeup.Sleep(ctx, max(pause, least)) != nil {
+			more, err := e.restUncertain(ctx, pause, least)
+			if err != nil {
 				return
 			}
-			select {
-			case <-e.wakes.uncertain.C():
+			if more {
 				pause = firstCheck / 2
-			default:
 			}
 			begin, inVain := time.Now(), 0
 			remain, inVain = e.checkUncertain(ctx)
-			least = checkShare * cost.After(time.Since(begin), inVain == 0)
+			least = min(checkShare*cost.After(time.Since(begin), inVain == 0), longestCheck)
 		}
+	}
+}
+
+// restUncertain waits for a pause, and not less than least. If more tasks become uncertain meanwhile, it waits for firstCheck
+// from then on instead, unless the pause ends before. It reports whether more did.
+func (e *Engine) restUncertain(ctx context.Context, pause, least time.Duration) (more bool, err error) {
+	begin, whole := time.Now(), max(pause, least)
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(whole):
+		select {
+		case <-e.wakes.uncertain.C():
+			return true, nil
+		default:
+			return false, nil
+		}
+	case <-e.wakes.uncertain.C():
+		waited := time.Since(begin)
+		return true, wakeup.Sleep(ctx, min(max(firstCheck, least-waited), whole-waited))
 	}
 }
 

@@ -147,6 +147,99 @@ func TestAnUncertainTaskRunsSoonAfterALongOutage(t *testing.T) {
 	})
 }
 
+// down is a store that may be unreachable.
+type down struct {
+	storage.Store
+	out atomic.Bool
+}
+
+func (s *down) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if s.out.Load() {
+		return nil, errNo
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *down) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	if s.out.Load() {
+		return errNo
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+func TestUncertainTasksAreReadWhenTheStoreCanBeWrittenAgain(t *testing.T) {
+	for i := range byte(3) { // the node reads them each 15 seconds
+		inBubble(t, func(t *testing.T) {
+			rows := &down{Store: memory.New()}
+			s := &lossy{Store: rows}
+			n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("x", nil), Handlers: handle("x", new(journal).work(0))}}
+			n.open()
+			t.Cleanup(n.close)
+			s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
+			id := task.ID{1}
+			if _, err := n.Submit(t.Context(), engine.Request{ID: id, Type: "x"}); err == nil {
+				t.Fatal("the answer was not lost")
+			}
+			s.answer(nil, nil)
+			rows.out.Store(true)
+			if _, err := n.Submit(t.Context(), engine.Request{ID: task.ID{2}, Type: "x"}); err == nil {
+				t.Fatal("a store that is down has taken a task")
+			}
+			time.Sleep(10*time.Minute + time.Duration(i)*5*time.Second)
+			rows.out.Store(false)
+			n.submit(engine.Request{Type: "x"})
+			time.Sleep(4 * time.Second)
+			n.expect(id, task.Done)
+		})
+	}
+}
+
+// hiding is a store that does not show the row of one task, and reads may be slow.
+type hiding struct {
+	storage.Store
+	id   task.ID
+	slow atomic.Int64 // how long a read takes, in nanoseconds
+}
+
+func (s *hiding) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if time.Sleep(time.Duration(s.slow.Load())); id == s.id {
+		return nil, task.ErrNotFound
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func TestAnUncertainTaskRunsSoonThoughAnotherOneRemainsUncertain(t *testing.T) {
+	for name, c := range map[string]struct{ slow, within time.Duration }{
+		"and reads are fast": {0, 4 * time.Second},
+		"and reads are slow": {6 * time.Second, 40 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				rows := &hiding{Store: memory.New(), id: task.ID{1}}
+				s := &lossy{Store: rows}
+				n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("x", nil), Handlers: handle("x", new(journal).work(0))}}
+				n.open()
+				t.Cleanup(n.close)
+				s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
+				lost := func(id task.ID) {
+					if _, err := n.Submit(t.Context(), engine.Request{ID: id, Type: "x"}); err == nil {
+						t.Fatal("the answer was not lost")
+					}
+				}
+				rows.slow.Store(int64(c.slow))
+				lost(rows.id)
+				time.Sleep(50 * time.Second) // for two minutes, it may still be inserted: the node looks at it each 15 seconds
+				id := task.ID{2}
+				lost(id)
+				s.answer(nil, nil)
+				time.Sleep(c.within)
+				rows.slow.Store(0)
+				n.expect(id, task.Done)
+			})
+		})
+	}
+}
+
 // A node reads a row from the store before the insert is answered, and the answer to its grab
 // is lost.
 func TestATaskWithAGrabThatWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testing.T) {

@@ -107,6 +107,7 @@ func (s *Shell) hold(now time.Time) {
 	if held != s.held {
 		gone := s.held.Without(&held)
 		s.effects.Released = s.effects.Released || !gone.IsEmpty()
+		s.effects.Check = s.effects.Check || !gone.IsEmpty() && s.uncertain.len() > 0
 		s.held, s.effects.Held = held, true
 		s.core.Hold(now, held)
 	}

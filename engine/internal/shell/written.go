@@ -238,6 +238,7 @@ func (s *Shell) works(now time.Time, l *lane) {
 	}
 	s.log(Info, "the store can be written again", "after", s.steady(now).Sub(l.awaySince))
 	l.isAway, l.probeAt = false, time.Time{}
+	s.effects.Check = s.effects.Check || s.uncertain.len() > 0
 	s.limitGrabs(now)
 	s.hold(now)
 	s.retryAllStuck(now)
