@@ -44,6 +44,7 @@ func keepBusy(t *testing.T, h *Host, typ string, n int, each func(result []byte)
 					return
 				}
 				each(result)
+				time.Sleep(20 * time.Millisecond) // others are under way; more at a time would only cost processor time
 			}
 		})
 	}

@@ -217,7 +217,7 @@ func readBusily(t *testing.T, n coord.Semaphore) {
 			_, _ = n.Holders(ctx, "limit") // the server that hangs does not answer
 			cancel()
 			select {
-			case <-time.After(rand.N(60 * time.Millisecond)):
+			case <-time.After(rand.N(300 * time.Millisecond)):
 			case <-stop:
 				return
 			}
