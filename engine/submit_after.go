@@ -79,8 +79,11 @@ func (e *Engine) watchTx(ctx context.Context, tx storage.Tx, rows []*task.Task, 
 		if f.after == nil {
 			continue
 		}
-		if err := e.settleAfterTx(ctx, tx, rows[f.at], f.after, ended); err != nil {
-			return &InvalidRequestError{Index: f.at, Of: len(rows), Err: err}
+		switch refused, err := e.settleAfterTx(ctx, tx, rows[f.at], f.after, ended); {
+		case err != nil:
+			return fmt.Errorf("engine: submit: look for the task of an earlier request: %w", err)
+		case refused != nil:
+			return &InvalidRequestError{Index: f.at, Of: len(rows), Err: refused}
 		}
 	}
 	return nil
@@ -124,9 +127,9 @@ func (e *Engine) addFollowersTx(ctx context.Context, tx storage.Tx, ids []task.I
 	return ended, nil
 }
 
-// settleAfterTx says which of the tasks after which the task of row runs have ended. It returns an error if one of them is not there, unless
-// the request has been made before.
-func (e *Engine) settleAfterTx(ctx context.Context, tx storage.Tx, row *task.Task, of *predecessors, ended map[task.ID]task.State) error {
+// settleAfterTx says which of the tasks after which the task of row runs have ended. It returns why the request is refused if one of them is
+// not there, unless the request has been made before, or nil.
+func (e *Engine) settleAfterTx(ctx context.Context, tx storage.Tx, row *task.Task, of *predecessors, ended map[task.ID]task.State) (refused, err error) {
 	for i, id := range of.ids {
 		state, isOver := ended[id]
 		if !isOver {
@@ -135,10 +138,10 @@ func (e *Engine) settleAfterTx(ctx context.Context, tx storage.Tx, row *task.Tas
 		if state == 0 && !of.seen {
 			found, err := tx.Existing(ctx, row)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if found[0].IsZero() {
-				return notThere(id)
+				return notThere(id), nil
 			}
 			of.seen = true
 		}
@@ -147,7 +150,7 @@ func (e *Engine) settleAfterTx(ctx context.Context, tx storage.Tx, row *task.Tas
 		}
 		of.over = append(of.over, childEnd{To: row.ID, Name: task.AfterSet, Of: id, State: state})
 	}
-	return nil
+	return nil, nil
 }
 
 // lookForFar looks for the tasks after which those of requests run, as far as they or these belong to other databases than the shards. It
