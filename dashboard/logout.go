@@ -10,10 +10,10 @@ import (
 	"github.com/taskengine/taskengine/dashboard/oidc"
 )
 
-// byProvider is who ends sessions by a logout token.
+// byProvider is the author of an end of sessions by a logout token.
 const byProvider = "the identity provider"
 
-// endSessions takes a logout token of the provider, and ends sessions. Its answers are those of OpenID Connect Back-Channel Logout 1.0.
+// endSessions ends the sessions that a logout token of the provider names. It answers as OpenID Connect Back-Channel Logout 1.0 demands.
 func (d *dashboard) endSessions(w http.ResponseWriter, r *http.Request) {
 	const maxToken = 64 << 10
 	r.Body = http.MaxBytesReader(w, r.Body, maxToken)

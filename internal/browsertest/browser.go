@@ -99,7 +99,7 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-// read passes on what the browser sends, until it ends.
+// read delivers the messages of the browser until the browser exits.
 func (b *Browser) read(in io.Reader) {
 	r := bufio.NewReader(in)
 	for {
