@@ -47,7 +47,8 @@ func (f faulty) usesDocuments() bool { return strings.Contains(f.fault, "documen
 type documents struct {
 	unsupported bool
 	asked       map[uint64]*documentTask // tasks that wait for their document, by run
-	held        map[uint64]*wire.Finish  // finishes that wait until all documents are read, so that these tasks conflict
+	held        map[uint64]*wire.Finish  // finishes that wait for others, so that these tasks conflict
+	counted     bool                     // two tasks have counted in one version of a document
 }
 
 // documentTask is the payload of a task of the type documents.
@@ -88,14 +89,27 @@ func (d *documents) read(fault string, answer *wire.DocumentRead) *wire.FromHand
 		d.held[id] = &wire.Finish{RunId: id, Outcome: &wire.Finish_Error{Error: &wire.Error{Message: answer.GetError()}}}
 	}
 	out := new(wire.FromHandler)
+	if !d.conflicts(in) {
+		return out
+	}
 	for id, f := range d.held {
-		if len(d.asked) > 0 {
-			break
-		}
 		out.Finishes, out.Credits = append(out.Finishes, f), out.Credits+1
 		delete(d.held, id)
 	}
 	return out
+}
+
+// conflicts reports whether the finishes that are held conflict if they end now. The first task of a node that counts in
+// a document waits for a second one, however long that takes to come.
+func (d *documents) conflicts(in *documentTask) bool {
+	if len(d.asked) > 0 {
+		return false
+	}
+	if !strings.HasPrefix(in.Read, "count/") {
+		return true
+	}
+	d.counted = d.counted || len(d.held) > 1
+	return d.counted
 }
 
 // finish returns the end of a task that has read its document.

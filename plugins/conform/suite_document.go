@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,16 +116,14 @@ func (s *session) createsDocument() error {
 // seeCount has tasks of a node write one document at a time: most of them conflict.
 func seeCount(ctx context.Context, n realNode) error {
 	const key, tasks = "count/a", manySlots
-	ids := make([]task.ID, tasks)
-	for i := range ids {
-		var err error
-		if ids[i], err = n.submit(ctx, "documents", `{"read": "`+key+`", "append": "x"}`); err != nil {
-			return err
-		}
+	request := engine.Request{Type: "documents", Payload: []byte(`{"read": "` + key + `", "append": "x"}`)}
+	receipts, err := n.Submit(ctx, slices.Repeat([]engine.Request{request}, tasks)...)
+	if err != nil {
+		return err
 	}
 	seen := make(map[string]bool)
-	for _, id := range ids {
-		result, err := n.result(ctx, id)
+	for _, r := range receipts {
+		result, err := n.result(ctx, r.ID)
 		if err != nil {
 			return err
 		}
