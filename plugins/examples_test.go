@@ -4,7 +4,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 func TestTheExamplesRun(t *testing.T) {
@@ -21,7 +20,7 @@ func TestTheExamplesRun(t *testing.T) {
 		"hello-python": {Command: []string{systemPython(t), "hello.py"}, Dir: "../examples/hello-python", Env: []string{"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + dir}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Name, c.StartTimeout, c.Logger = name, 20*time.Second, testLogger(t)
+			c.Name, c.StartTimeout, c.Logger = name, patience, testLogger(t)
 			if got := must(t, start(t, c), "upper", "hello"); got != "HELLO" {
 				t.Errorf("got %q", got)
 			}

@@ -21,6 +21,9 @@ func testLogger(tb testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
+// patience is the limit of each wait for what a busy machine may do late.
+const patience = 2 * time.Minute
+
 // start starts a host and closes it with the test.
 func start(tb testing.TB, c Config) *Host {
 	tb.Helper()
@@ -29,7 +32,7 @@ func start(tb testing.TB, c Config) *Host {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := h.Close(ctx); err != nil {
 			tb.Error(err)
@@ -45,7 +48,7 @@ func newTask(typ, payload string) *task.Task {
 // must returns the result of a task, which must succeed.
 func must(tb testing.TB, h *Host, typ, payload string) string {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	result, err := h.Handle(ctx, newTask(typ, payload))
 	if err != nil {
@@ -73,9 +76,9 @@ func handle(ctx context.Context, h *Host, t *task.Task) <-chan result {
 // eventually waits for an effect of another process or goroutine.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatalf("it did not happen within 20 s: %s", what)
+			tb.Fatalf("it did not happen within %v: %s", patience, what)
 		}
 	}
 }
@@ -95,7 +98,7 @@ func python(tb testing.TB) Config {
 	tb.Helper()
 	return Config{
 		Name: "python", Command: []string{systemPython(tb), "sdk/python/tests/handlers.py"},
-		Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}, StartTimeout: 20 * time.Second, KillAfter: time.Second,
+		Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}, StartTimeout: patience, KillAfter: time.Second,
 		Logger: testLogger(tb),
 	}
 }

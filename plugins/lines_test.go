@@ -40,7 +40,7 @@ func script(t testing.TB, text string) Config {
 	}
 	return Config{
 		Name: "sh", Command: []string{"/bin/sh", file}, Env: []string{"PATH"},
-		StartTimeout: 20 * time.Second, KillAfter: time.Second, Logger: testLogger(t),
+		StartTimeout: patience, KillAfter: time.Second, Logger: testLogger(t),
 	}
 }
 
@@ -117,7 +117,9 @@ func TestAHandlerThatBreaksItsLinesHarmsOnlyItself(t *testing.T) {
 	} {
 		t.Run("at the start: "+name, func(t *testing.T) {
 			cfg := script(t, c.does)
-			cfg.StartTimeout = 500 * time.Millisecond
+			if name == "says nothing" {
+				cfg.StartTimeout = 500 * time.Millisecond
+			}
 			h, err := Start(t.Context(), cfg)
 			if err == nil {
 				h.Close(t.Context())
@@ -134,7 +136,7 @@ func TestAHandlerThatDoesNotReadItsLinesIsReplaced(t *testing.T) {
 	c := script(t, linesHello+`exec sleep 100`)
 	c.Liveness, c.KillAfter = 200*time.Millisecond, 10*time.Millisecond
 	h := start(t, c)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := h.Handle(ctx, newTask("t", strings.Repeat("x", 1<<20)))
 	if !errors.Is(err, task.ErrCrashed) || !strings.Contains(err.Error(), "silent") {

@@ -58,7 +58,7 @@ func self(tb testing.TB, part string, env ...string) Config {
 	}
 	return Config{
 		Name: "test", Command: []string{exe}, Env: append(env, actAs+"="+part, "GOCOVERDIR="+os.TempDir()),
-		StartTimeout: 20 * time.Second, KillAfter: time.Second, Logger: testLogger(tb),
+		StartTimeout: patience, KillAfter: time.Second, Logger: testLogger(tb),
 	}
 }
 
@@ -126,12 +126,15 @@ func testHandlers() handler.Handlers {
 			return nil, waitForFile(ctx, string(t.Payload))
 		}),
 		"hang": handler.Func(hang),
-		"most": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) { // at once so far
+		"most": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) { // at once so far, and as many as the payload says
 			n := running.Add(1)
 			defer running.Add(-1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
 			time.Sleep(time.Millisecond)
+			for wanted, _ := strconv.Atoi(string(t.Payload)); most.Load() < int32(wanted) && ctx.Err() == nil; {
+				time.Sleep(time.Millisecond)
+			}
 			return []byte(strconv.Itoa(int(most.Load()))), nil
 		}),
 		"shout": handler.Func(shout),

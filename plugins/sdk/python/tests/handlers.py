@@ -66,6 +66,8 @@ def wait(task):
 
 @handler("hang")
 def hang(task):
+    if task.payload:
+        open(task.payload.decode(), "x").close()
     while True:
         time.sleep(1)
 
