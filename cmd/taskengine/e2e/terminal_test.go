@@ -152,6 +152,7 @@ func verifyCompletion(t *testing.T, n *running, ids []string) {
 		"node show ":                                {"n1"},
 		"key show ":                                 {"customer-7"},
 		"document get stock":                        {"stock/shoes"},
+		"limit list --columns max,p":                {"max,paused", "max,per"},
 		"task list -o ":                             {"json", "name", "table", "template=", "wide", "yaml"},
 		"source pause ":                             nil,
 		"bulk show ":                                nil,

@@ -45,6 +45,17 @@ api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q, audit: %q}
 	if r := call(submits, "task", "add", "copy", "--data", "1", "--wait"); r.code != exitOK {
 		t.Errorf("a task of its type: %+v", r)
 	}
+	const same = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a6" // the beginning of two ids, one of a type of the token
+	for id, typ := range map[string]string{same + "1": "copy", same + "2": "other", "0190a6f0-7c3f-7cc0-8b5e-3f1d2c4b5a63": "other"} {
+		if r := call(operates, "task", "add", typ, "--id", id, "--in", "1h"); r.code != exitOK {
+			t.Fatalf("add: %+v", r)
+		}
+	}
+	for beginning, want := range map[string]int{same: exitOK, "0190a6f0-7c3f": exitNotFound} {
+		if r := call(submits, "task", "get", beginning); r.code != want || want == exitOK && !strings.Contains(r.stdout, same+"1") {
+			t.Errorf("a short id by a token for some types: %+v", r)
+		}
+	}
 	wrong := "te_" + strings.Repeat("x", 43)
 	for name, c := range map[string]struct {
 		token, says string

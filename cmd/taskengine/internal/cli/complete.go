@@ -76,7 +76,7 @@ func argumentsOf(c *cobra.Command) (words []string) {
 // completeFlag has the values of a flag completed.
 func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 	ask := askerOfFlag(c, f.Name)
-	fixed := fixedOf(f.Name)
+	fixed := fixedOf(c, f.Name)
 	if ask == nil && fixed == nil {
 		return
 	}
@@ -96,9 +96,11 @@ func (a *app) completeFlag(c *cobra.Command, f *pflag.Flag) {
 }
 
 // fixedOf returns the values of a flag that need no node; nil for other flags.
-func fixedOf(flag string) (all []offer) {
+func fixedOf(c *cobra.Command, flag string) (all []offer) {
 	var values []string
 	switch flag {
+	case "columns":
+		return columnOffers(c)
 	case "state":
 		values = stateNames()
 	case "lang":

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
 )
@@ -68,10 +69,11 @@ func (c *client) taskID(ctx context.Context, arg string) (string, error) {
 	if len(arg) < leastID {
 		return "", exit.Errorf(exit.Usage, "%s is too short for an id of a task: give it whole, or its first %d characters or more", arg, leastID)
 	}
-	found, err := c.idsFrom(ctx, strings.ToLower(arg), mostSimilar+1)
+	found, err := c.idsFrom(ctx, strings.ToLower(arg), nil, mostSimilar+1)
+	if exit.Code(err) == exit.NotAllowed { // the token is for some types only
+		found, err = c.idsOfOwnTypes(ctx, strings.ToLower(arg), err)
+	}
 	switch {
-	case exit.Code(err) == exit.NotAllowed:
-		return "", exit.Errorf(exit.NotAllowed, "%s is short for an id of a task, which takes a token for all types: give the whole id (%w)", arg, err)
 	case err != nil:
 		return "", err
 	case len(found) == 0:
@@ -106,10 +108,27 @@ func (c *client) taskIDs(ctx context.Context, args []string) ([]string, error) {
 	return ids, nil
 }
 
-// idsFrom returns the newest tasks with an id that begins with some text, at most so many. The node reads no other tasks: it lists
-// those that are older than the first id after all of these.
-func (c *client) idsFrom(ctx context.Context, beginning string, most int) (found []*taskenginev1.Task, err error) {
-	req := &taskenginev1.ListRequest{Limit: uint32(most), PageToken: afterAll(beginning)}
+// idsOfOwnTypes is idsFrom for a token that is not for all types: among the tasks of its types, which are the only ones that it
+// sees. refused is why it cannot list all tasks.
+func (c *client) idsOfOwnTypes(ctx context.Context, beginning string, refused error) ([]*taskenginev1.Task, error) {
+	res, err := call(ctx, c, c.ListTypes, &taskenginev1.ListTypesRequest{})
+	if err != nil || len(res.GetTypes()) == 0 {
+		return nil, refused
+	}
+	if n := len(res.GetTypes()); res.GetMore() || n > server.MaxFilter {
+		return nil, exit.Errorf(exit.NotAllowed, "%s is short for an id of a task, and the token is for too many types to look for it: give the whole id (%w)", beginning, refused)
+	}
+	var types []string
+	for _, t := range res.GetTypes() {
+		types = append(types, t.GetName())
+	}
+	return c.idsFrom(ctx, beginning, types, mostSimilar+1)
+}
+
+// idsFrom returns the newest tasks with an id that begins with some text, of some types or, without types, of all; at most so many.
+// The node lists tasks that are older than the first id after all of these: it reads one page, and no other tasks if types has none.
+func (c *client) idsFrom(ctx context.Context, beginning string, types []string, most int) (found []*taskenginev1.Task, err error) {
+	req := &taskenginev1.ListRequest{Limit: uint32(most), PageToken: afterAll(beginning), Types: types}
 	for {
 		res, err := call(ctx, c, c.List, req)
 		if err != nil {

@@ -142,8 +142,13 @@ func (a *app) showPlatform(ctx context.Context, c *client, n sliceName) error {
 	if _, err := fmt.Fprintln(a.stdout); err != nil {
 		return err
 	}
-	rows := make([][]string, len(p.GetSlices()))
-	for i, s := range p.GetSlices() {
+	return a.showSliceRows(p.GetSlices())
+}
+
+// showSliceRows writes slices of a platform as rows.
+func (a *app) showSliceRows(all []*taskenginev1.OpenSlice) error {
+	rows := make([][]string, len(all))
+	for i, s := range all {
 		state := "open"
 		if s.GetFailedAt() != nil {
 			state = "failed"

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rivo/uniseg"
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -65,7 +68,19 @@ func everyTable() map[string]func(a *app) error {
 				[]*taskenginev1.SliceSource{{Name: long, Type: long, PlatformCount: most, LowWater: now, CursorLag: span, Running: most, Failed: most, Stopped: most, Paused: most, Problems: most, Problem: long}},
 			)
 		},
-		"platforms": func(a *app) error {
+		"source show (partitions)": func(a *app) error {
+			return a.showPartitions([]*taskenginev1.SourcePartition{{Topic: long, Partition: most, Position: 1 << 60, Lag: &lag, Node: long, Message: long}})
+		},
+		"source show (slices)": func(a *app) error {
+			return a.showSliceRows([]*taskenginev1.OpenSlice{{TaskId: anID, Start: now, End: now, FailedAt: now}})
+		},
+		"task count": func(a *app) error {
+			return a.showCounts([]*taskenginev1.StateCount{{Type: long, State: "processing", Count: 1 << 60}})
+		},
+		"schedule preview": func(a *app) error {
+			return a.showScheduleTimes([]*taskenginev1.ScheduleTime{{Time: now, Local: long}})
+		},
+		"source show (platforms)": func(a *app) error {
 			return a.showPlatformRows([]*taskenginev1.Platform{{Name: long, Cursor: now, LowWater: now, CursorLag: span, Running: most, Failed: most, Done: most, Problem: long}})
 		},
 		"document list": func(a *app) error {
@@ -139,4 +154,48 @@ func TestTimesAreRelativeButForWideTables(t *testing.T) {
 	if got := a.moment(timestamppb.New(time.Unix(1, 0)), now); got != "1970-01-01T00:00:01Z" || a.moment(nil, now) != "" {
 		t.Errorf("a time is %q", got)
 	}
+}
+
+// TestTheColumnsOfEveryTableAreCompleted compares the columns that are offered with the headings of the tables.
+func TestTheColumnsOfEveryTableAreCompleted(t *testing.T) {
+	columns := make(map[string]map[string]bool) // by command
+	for name, show := range everyTable() {
+		command, _, _ := strings.Cut(name, " (")
+		if columns[command] == nil {
+			columns[command] = make(map[string]bool)
+		}
+		a, out := onTerminal(80)
+		a.output = wide
+		if err := show(a); err != nil {
+			t.Fatal(err)
+		}
+		for one := range strings.SplitSeq(strings.TrimPrefix(out.String(), "\n"), "\n\n") {
+			head, _, _ := strings.Cut(one, "\n")
+			if head != strings.ToUpper(head) {
+				continue // text beside the table
+			}
+			for heading := range strings.SplitSeq(head, strings.Repeat(" ", columnGap)) {
+				if heading = strings.TrimSpace(heading); heading != "" {
+					columns[command][columnName(heading)] = true
+				}
+			}
+		}
+	}
+	commands, _ := tabular()
+	everyCommand(newRoot(fromOS()), func(c *cobra.Command) {
+		_, path, _ := strings.Cut(c.CommandPath(), " ")
+		if !slices.Contains(commands, path) {
+			return
+		}
+		offers := make(map[string]bool)
+		for _, o := range columnOffers(c) {
+			offers[o.value] = true
+		}
+		if len(offers) == 0 {
+			t.Errorf("no column of %s is offered", path)
+		}
+		if want, ok := columns[path]; ok && !maps.Equal(offers, want) {
+			t.Errorf("the columns of %s are %q, and %q are offered", path, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(offers)))
+		}
+	})
 }
