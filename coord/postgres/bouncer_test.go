@@ -12,10 +12,10 @@ import (
 func TestPortsByWayOfPgBouncer(t *testing.T) {
 	bouncer := server.Bouncer(t, "default_pool_size=60")
 	bounce := func(url string) string { return pgtest.Through(bouncer, url) }
-	ports(t, way{"and listening beside it", true, bounce, func(url string) setup {
+	ports(t, way{name: "and listening beside it", listen: true, to: bounce, setup: func(url string) setup {
 		return setup{Options: postgres.Options{Listen: url}}
 	}})
-	ports(t, way{"alone, with simple statements", false, bounce, func(string) setup {
+	ports(t, way{name: "alone, with simple statements", to: bounce, setup: func(string) setup {
 		return setup{Options: postgres.Options{Listen: postgres.ListenOff}, simple: true}
 	}})
 }

@@ -61,7 +61,7 @@ func hint(n int) task.Hint {
 // listener returns a node that listens, and its subscriber.
 func listener(t *testing.T, url string) (*node, *subscriber) {
 	t.Helper()
-	n := connect(t, url, setup{})
+	n := connect(t, url, setup{Options: postgres.Options{Lease: patientLease}})
 	s := subscribe(t, n)
 	eventually(t, "a node that listens", func() bool { return n.Listening() && !n.Session().IsZero() && s.count(coord.WakeAll()) > 0 })
 	return n, s

@@ -100,7 +100,7 @@ func (r *rejoining) knows() string {
 // changed as often as before, and is another one.
 func TestAllLearnOfTheMembersThatJoinAgainAfterAFailover(t *testing.T) {
 	own, url := standby(t)
-	long := setup{Options: postgres.Options{Lease: 20 * time.Second}} // longer than the failover takes: the others keep their leases
+	long := setup{Options: postgres.Options{Lease: 2 * time.Minute}} // longer than the failover takes: the others keep their leases
 	a, b := rejoin(t, connect(t, url, long), "a"), rejoin(t, connect(t, url, long), "b")
 	know := func(list string, nodes ...*rejoining) {
 		t.Helper()

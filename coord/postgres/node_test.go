@@ -39,11 +39,31 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for an event that must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // testLease is short, since tests wait for its end, and long enough for a busy machine to end contexts
 // before it.
 const testLease = 1500 * time.Millisecond
+
+// patientLease is for tests in which a lease must not end by itself, though the machine is slow.
+const patientLease = 4 * testLease
+
+// attempts is how often a test is tried in which a lease ends by itself.
+const attempts = 5
+
+// retried runs a test again, with a lease that is twice as long, as long as it reports that a lease has ended by itself.
+func retried(t *testing.T, test func(t *testing.T, lease time.Duration) (lapsed bool)) {
+	t.Helper()
+	lease := testLease
+	for range attempts {
+		if !test(t, lease) {
+			return
+		}
+		t.Logf("a lease of %v lapsed, because the machine is slow: the test begins again", lease)
+		lease *= 2
+	}
+	t.Fatalf("leases lapsed in all of %d attempts", attempts)
+}
 
 // node is the coordination of one process. Its network can be cut.
 type node struct {

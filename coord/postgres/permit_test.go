@@ -78,12 +78,15 @@ func (p *permits) order(name string, want, most int) {
 // gets waits until the latest order is answered, and a number of permits is held.
 func (p *permits) gets(t *testing.T, name string, held int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d permits of %s", held, name), func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		h := p.newest[name]
-		return h.Number > 0 && h.Number == p.ordered[name] && h.Held == held
-	})
+	eventually(t, fmt.Sprintf("%d permits of %s", held, name), func() bool { return p.has(name, held) })
+}
+
+// has reports whether the latest order is answered, and a number of permits is held.
+func (p *permits) has(name string, held int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.newest[name]
+	return h.Number > 0 && h.Number == p.ordered[name] && h.Held == held
 }
 
 // orders calls coord_orders by hand.
@@ -95,10 +98,10 @@ func ordering(session task.ID, number, want, most int) string {
 		"keep": %[3]d, "wanted": %[3]d, "at_least": 1, "most": %[4]d, "version": 0}]}`, session, number, want, most)
 }
 
-// open opens a session by hand.
+// open opens a session by hand, which lasts longer than the test.
 func open(t *testing.T, url string, session task.ID) {
 	t.Helper()
-	if !ask[bool](t, url, beat, session.String(), 1, 60_000, true, []string{}) {
+	if !ask[bool](t, url, beat, session.String(), 1, 3_600_000, true, []string{}) {
 		t.Fatal("a session does not begin")
 	}
 }
@@ -219,7 +222,7 @@ func TestAnOrderWithAnUnknownOutcomeIsMadeAgain(t *testing.T) {
 // A replica that became the primary lacks the last commits: here a grant, and that it was answered.
 func TestAHolderOfPermitsThatTheDatabaseHasForgottenIsLost(t *testing.T) {
 	url := database(t)
-	n := connect(t, url, setup{})
+	n := connect(t, url, setup{Options: postgres.Options{Lease: patientLease}})
 	h := hold(t, n)
 	h.order("limit", 1, 1)
 	h.gets(t, "limit", 1)
@@ -235,8 +238,9 @@ func TestAHolderOfPermitsThatTheDatabaseHasForgottenIsLost(t *testing.T) {
 func TestOnlyTheSessionsConcernedGetNewsOfPermits(t *testing.T) {
 	url := database(t)
 	var sent statements
-	a, b := hold(t, connect(t, url, setup{})), hold(t, connect(t, url, setup{}))
-	n := connect(t, url, setup{tracer: &sent})
+	long := postgres.Options{Lease: time.Minute} // a node sends orders again when it has lost its lease
+	a, b := hold(t, connect(t, url, setup{Options: long})), hold(t, connect(t, url, setup{Options: long}))
+	n := connect(t, url, setup{tracer: &sent, Options: long})
 	other := hold(t, n)
 	other.order("another", 1, 1)
 	other.gets(t, "another", 1)
@@ -279,7 +283,7 @@ func TestManyOrdersShareAStatement(t *testing.T) {
 
 func TestAHeartbeatFreesThePermitsOfTheDead(t *testing.T) {
 	url := database(t)
-	h := hold(t, connect(t, url, setup{}))
+	h := hold(t, connect(t, url, setup{Options: postgres.Options{Lease: time.Minute}}))
 	dead := task.ID{1}
 	open(t, url, dead)
 	ask[string](t, url, orders, ordering(dead, 1, 1, 1))
@@ -298,7 +302,7 @@ func TestTheDatabaseNeverGrantsMoreThanThereAre(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range 4 {
-		h := hold(t, connect(t, url, setup{}))
+		h := hold(t, connect(t, url, setup{Options: postgres.Options{Lease: time.Minute}})) // a holder that is lost gets no answers
 		random := mathrand.New(mathrand.NewPCG(uint64(i), 0))
 		wg.Go(func() {
 			for number := uint64(1); ; number++ {
@@ -384,8 +388,9 @@ func TestAClockThatIsSetBackDoesNotCloseARate(t *testing.T) {
 // its own until that end, also if the node can use the database again at once.
 func TestPermitsThatANodeHasGivenUpAreFreeOnlyAtTheEndOfItsLease(t *testing.T) {
 	url := database(t)
-	n := connect(t, url, setup{})
-	a, b := hold(t, n), hold(t, connect(t, url, setup{}))
+	patient := setup{Options: postgres.Options{Lease: patientLease}}
+	n := connect(t, url, patient)
+	a, b := hold(t, n), hold(t, connect(t, url, patient))
 	a.order("limit", 1, 1)
 	a.gets(t, "limit", 1)
 	b.order("limit", 1, 1)
