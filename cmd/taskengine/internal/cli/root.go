@@ -72,6 +72,7 @@ func newRoot(a *app) *cobra.Command {
 		newHandler(a),
 		newBench(a),
 		newCapacity(a),
+		group("service", "Install a node as a service of this machine", newServiceInstall(a), newServiceStatus(a), newServiceUninstall(a)),
 		newMan(a),
 		newVersion(a),
 	)
