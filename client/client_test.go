@@ -100,7 +100,7 @@ func (n tasks) serve(t testing.TB) (address string, stop func()) {
 	}
 	stop = sync.OnceFunc(func() {
 		api.Drain()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
 			t.Errorf("closing the listener: %v", err)

@@ -144,7 +144,7 @@ func TestTheNextNodeIsUsedWhenOneStops(t *testing.T) {
 		t.Errorf("there are %d tasks of %d that were accepted", got, added.Load())
 	}
 	stops[nodes-1]()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := c.Get(ctx, [16]byte{1}); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("without nodes: %v", err)

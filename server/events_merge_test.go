@@ -27,9 +27,10 @@ import (
 
 // fleet are nodes that share a store and know each other.
 type fleet struct {
-	store storage.Store
-	first *local.Node
-	nodes []*fleetNode
+	store    storage.Store
+	first    *local.Node
+	nodes    []*fleetNode
+	patience time.Duration // of a node with another one
 }
 
 // fleetNode is a node of a fleet.
@@ -43,7 +44,13 @@ type fleetNode struct {
 
 func newFleet(t *testing.T, nodes int) *fleet {
 	t.Helper()
-	f := &fleet{store: memory.New(), first: local.New()}
+	return newImpatientFleet(t, nodes, time.Minute)
+}
+
+// newImpatientFleet is newFleet, with the time after which a node that does not answer another one is silent.
+func newImpatientFleet(t *testing.T, nodes int, patience time.Duration) *fleet {
+	t.Helper()
+	f := &fleet{store: memory.New(), first: local.New(), patience: patience}
 	for range nodes {
 		f.join(t)
 	}
@@ -63,7 +70,7 @@ func (f *fleet) join(t *testing.T) *fleetNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers := peer.New(peer.Config{Name: name, Self: n.Incarnation, Members: n.Members, Secrets: n.Settings(), Timeout: time.Second, Log: slog.New(slog.DiscardHandler)})
+	peers := peer.New(peer.Config{Name: name, Self: n.Incarnation, Members: n.Members, Secrets: n.Settings(), Timeout: f.patience, Log: slog.New(slog.DiscardHandler)})
 	api := server.NewAPI(server.APIConfig{Engine: n.Engine, Node: name, Peers: peers})
 	l := listenTo(t, server.ListenConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.hangs.Load() {
@@ -264,7 +271,7 @@ func TestAReaderGoesOnAfterAnyEventOfACluster(t *testing.T) {
 }
 
 func TestANodeThatJoinsOrLeavesIsAGapThatTheStoreFills(t *testing.T) {
-	f := newFleet(t, 2)
+	f := newImpatientFleet(t, 2, time.Second)
 	step := 0
 	h := f.nodes[0].read(t, &taskenginev1.EventsRequest{CatchUp: true}, func(h *reader) bool {
 		switch {
@@ -289,7 +296,7 @@ func TestANodeThatJoinsOrLeavesIsAGapThatTheStoreFills(t *testing.T) {
 
 // A reader that comes back after a node has left reads the events of that from the store.
 func TestACursorOfANodeThatHasLeftIsAGap(t *testing.T) {
-	f := newFleet(t, 3)
+	f := newImpatientFleet(t, 3, time.Second)
 	h := f.nodes[0].read(t, &taskenginev1.EventsRequest{}, func(*reader) bool { return true })
 	f.nodes[1].add(t, "of the one that leaves")
 	f.nodes[1].leave()
@@ -339,7 +346,7 @@ func TestANodeThatJoinsAgainLosesNoEvents(t *testing.T) {
 }
 
 func TestASilentNodeIsNamedAndItsEventsComeLater(t *testing.T) {
-	f := newFleet(t, 3)
+	f := newImpatientFleet(t, 3, time.Second)
 	f.nodes[1].hangs.Store(true)
 	began := false
 	h := f.nodes[0].read(t, &taskenginev1.EventsRequest{CatchUp: true}, func(h *reader) bool {

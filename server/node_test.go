@@ -202,7 +202,7 @@ func listenTo(t testing.TB, c server.ListenConfig) *server.Listener {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
 			t.Errorf("closing the listener: %v", err)

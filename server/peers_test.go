@@ -60,7 +60,7 @@ func (c *company) join(t *testing.T, secrets coord.Config, name string, tokens .
 	conf := server.APIConfig{
 		Engine: n.engine, Node: name, TaskLog: n.log, Workers: staff{"w-" + name},
 		Peers: peer.New(peer.Config{
-			Name: name, Self: n.engine.Incarnation, Members: func() []coord.Member { return c.members }, Secrets: secrets, Log: slog.New(slog.DiscardHandler),
+			Name: name, Self: n.engine.Incarnation, Members: func() []coord.Member { return c.members }, Secrets: secrets, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
 		}),
 		Stop: func(string) { c.stopped <- name },
 		Reload: func(context.Context, server.ReloadedBy) (r server.Reload, err error) {

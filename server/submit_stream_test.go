@@ -290,7 +290,7 @@ func TestAStreamOfSubmitsLastsLongerThanTheLimitsOfAListener(t *testing.T) {
 	}
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
-	s := &http.Server{Handler: n.handler(), Protocols: &p, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond}
+	s := &http.Server{Handler: n.handler(), Protocols: &p, ReadTimeout: time.Second, WriteTimeout: time.Second}
 	go s.Serve(l)
 	defer s.Close()
 	c := taskenginev1connect.NewTaskServiceClient(httpClient(t, true), "http://"+l.Addr().String(), connect.WithGRPC())

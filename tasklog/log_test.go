@@ -357,7 +357,7 @@ func TestAnAttemptThatEndsAfterTheLogIsClosedChangesNothing(t *testing.T) {
 	}
 	want := messages(read(t, l, id))
 	l.Ended(id, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := l.Flush(ctx); err != nil {
 		t.Fatal(err)
