@@ -28,7 +28,7 @@ type Backend[P any] struct {
 	// request everything again.
 	Sever func(t *testing.T, node P)
 
-	// Patience is how long a suite waits for an event that must happen; 0 is 10 s.
+	// Patience is how long a suite waits for an event that must happen; 0 is a minute.
 	Patience time.Duration
 
 	// Settle is how long a suite waits for an event that must not happen; 0 is not at all.
@@ -79,7 +79,7 @@ func (e *env[P]) Context() context.Context { return e.ctx }
 func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 	t.Helper()
 	if b.Patience == 0 {
-		b.Patience = 10 * time.Second
+		b.Patience = time.Minute
 	}
 	body := func(t *testing.T) {
 		for n := 1; !b.attempt(t, test); n++ {

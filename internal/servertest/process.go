@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	Patience    = time.Minute            // how long to wait for a program to answer or to end
+	Patience    = 3 * time.Minute        // how long to wait for a program to answer or to end
 	longestPath = 100                    // of a socket: the kernel takes 104 bytes on macOS, 108 on Linux
 	longestName = "/.s.PGSQL.65535.lock" // of a socket in a folder
 	tailBytes   = 4 << 10
