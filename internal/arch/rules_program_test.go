@@ -173,8 +173,15 @@ var programRules = []rule{
 		Why: "the migrations belong to the schema of the store",
 	},
 	{
+		Of:  "cmd/taskengine/internal/newnode",
+		May: []string{"cmd/taskengine/internal/exit", "cmd/taskengine/internal/folder", "cmd/taskengine/internal/scaffold", "config"},
+		Out: []string{"go.yaml.in/yaml/v4"},
+		Why: "it writes a file from answers, which the command line asks for",
+	},
+	{
 		Of:  "cmd/taskengine/internal/scaffold",
 		May: []string{"", "cmd/taskengine/internal/exit"}, // "" has the sources
+		Out: []string{"go.yaml.in/yaml/v4"},
 		Why: "it writes files from templates and sources",
 	},
 	{

@@ -33,6 +33,7 @@ func Main(ctx context.Context, args []string) int {
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	inTTY          bool
 	outTTY, errTTY bool
 	width          func() int // columns of the terminal that is the standard output
 	height         func() int // its lines
@@ -54,7 +55,7 @@ func fromOS() *app {
 	rand.Read(seed[:])
 	return &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
+		inTTY: term.IsTerminal(int(os.Stdin.Fd())), outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
 		width: terminalWidth, height: terminalHeight, env: os.LookupEnv, ids: task.NewIDs(seed),
 	}
 }

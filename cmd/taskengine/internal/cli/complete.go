@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/newnode"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/scaffold"
 	"github.com/taskengine/taskengine/internal/access"
 )
@@ -103,6 +104,12 @@ func fixedOf(c *cobra.Command, flag string) (all []offer) {
 		return columnOffers(c)
 	case "state":
 		values = stateNames()
+	case "storage":
+		values = newnode.Storages()
+	case "handler":
+		if c.Name() == "init" {
+			values = newnode.Handlers()
+		}
 	case "lang":
 		values = scaffold.Languages()
 	case "role":

@@ -38,7 +38,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.tokenFile, "token-file", "", "file of the token that the node wants; without it, the token is that of TASKENGINE_TOKEN")
 	flags.VarP(&a.output, "output", "o", "how to show data: table, wide (all columns), name, json, yaml, or template=TEXT")
 	root.AddCommand(
-		newRun(a), newDev(a), newTestServer(a),
+		newInit(a), newRun(a), newDev(a), newTestServer(a),
 		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigDiff(a), newConfigApply(a), newConfigSchema(a)),
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),

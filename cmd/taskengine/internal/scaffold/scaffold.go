@@ -15,6 +15,8 @@ import (
 	"strings"
 	"text/template"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
@@ -97,4 +99,26 @@ func fill(folder, root, name string) error {
 		}
 		return errors.Join(t.Execute(out, struct{ Name string }{name}), out.Close())
 	})
+}
+
+// Command returns the command by which a node starts the program that [New] writes, relative to the folder of the program.
+func Command(lang, name string) ([]string, error) {
+	t, err := template.ParseFS(templates, path.Join(root, lang, "taskengine.yaml.tmpl"))
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	if err := t.Execute(&text, struct{ Name string }{name}); err != nil {
+		return nil, err
+	}
+	var written struct {
+		Handlers map[string]struct{ Plugin []string }
+	}
+	if err := yaml.Unmarshal([]byte(text.String()), &written); err != nil {
+		return nil, err
+	}
+	for _, h := range written.Handlers {
+		return h.Plugin, nil
+	}
+	return nil, fmt.Errorf("the template of %s has no handler", lang)
 }
