@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 
+	"github.com/taskengine/taskengine/internal/docpages"
 	records "github.com/taskengine/taskengine/kafka/source"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/timeslice"
@@ -257,24 +261,40 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 	}
 }
 
+// A block of YAML is a configuration, or a part of one, if it has keys of one. A part may lack what another part has.
 func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
-	var all strings.Builder
-	for _, name := range []string{"config", "dashboard", "workflows"} {
-		text, err := os.ReadFile("../docs/" + name + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(append(text, '\n'))
+	isLoad := map[string]bool{"docs/benchmarks.md": true, "docs/capacity.md": true} // their files are loads
+	missing := regexp.MustCompile(`there (is|are) no |cannot be read|the value of \$\{\w+\} is not a URL|needs coordination\.password|same database as storage`)
+	keys := make(map[string]bool)
+	for _, f := range sections()[0].is.fields {
+		keys[f.name] = true
 	}
-	examples := strings.Split(all.String(), "```yaml\n")[1:]
-	if len(examples) < 3 {
-		t.Fatalf("the documentation has %d examples", len(examples))
+	all, err := docpages.Read("..")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, example := range examples {
-		example, _, _ = strings.Cut(example, "```")
-		if _, err := Load(write(t, example), nil, func(string) (string, bool) { return exampleURL, true }); err != nil {
-			t.Error(err)
+	valid := 0
+	for _, b := range all {
+		var value map[string]any
+		if isLoad[b.Page] || b.Language != "yaml" || yaml.Unmarshal([]byte(b.Text), &value) != nil {
+			continue
 		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(value)), func(key string) bool { return keys[key] }) {
+			continue
+		}
+		valid++
+		_, err := Load(write(t, b.Text), nil, func(string) (string, bool) { return exampleURL, true })
+		if err == nil {
+			continue
+		}
+		for problem := range strings.Lines(err.Error()) {
+			if b.Title == "taskengine.yaml" || !missing.MatchString(problem) {
+				t.Errorf("%s:%d: %s", b.Page, b.Line, problem)
+			}
+		}
+	}
+	if valid < 50 {
+		t.Errorf("the documentation has only %d examples", valid)
 	}
 }
 

@@ -90,6 +90,10 @@ var internalRules = []rule{
 		Why: "a browser for tests does not depend on the pages",
 	},
 	{
+		Of:  "internal/docpages",
+		Why: "the documentation is read without the things that it is about",
+	},
+	{
 		Of:  "internal/servertest",
 		Why: "processes for tests do not depend on the tests",
 	},
