@@ -93,7 +93,7 @@ func newNodeAt(t testing.TB, login *dashboard.Login, tokens ...access.Token) *no
 	}
 	t.Cleanup(func() {
 		close(n.release)
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := n.engine.Close(ctx); err != nil {
 			t.Errorf("closing the engine: %v", err)

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long tests wait for what must come; it only bounds a failure.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func newTask(payload string) *task.Task {
 	id, err := task.ParseID("0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69")

@@ -94,7 +94,7 @@ func TestARequestOfHTTP2IsSentOnce(t *testing.T) {
 							c.Close()
 						}
 					}()
-					h, err := NewHTTP(HTTPConfig{URL: "https://" + l.Addr().String(), Method: method, Timeout: 30 * time.Second})
+					h, err := NewHTTP(HTTPConfig{URL: "https://" + l.Addr().String(), Method: method, Timeout: 2 * time.Minute})
 					if err != nil {
 						t.Fatal(err)
 					}

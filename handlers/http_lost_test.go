@@ -134,8 +134,10 @@ func TestARequestIsSentOnce(t *testing.T) {
 	}
 }
 
+// refuses is the address of no server. A port that was free a moment ago may be that of another test.
+const refuses = "127.0.0.1:1"
+
 func TestOfNoAnswerOnlyWhatCannotHaveReachedTheServerIsCertain(t *testing.T) {
-	const refuses = "127.0.0.1:1" // a port that was free a moment ago may be that of another test
 	hangs := func(c net.Conn) { io.Copy(io.Discard, c) }
 	says := func(each ...string) string { return "http://" + rawServer(t, answers(new(atomic.Int32), each...)) }
 	for name, test := range map[string]struct {
@@ -162,9 +164,15 @@ func TestOfNoAnswerOnlyWhatCannotHaveReachedTheServerIsCertain(t *testing.T) {
 		"an error with half of a body is an answer": {says("HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nhalf"), "http_500", false, patience},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := to(t, test.url, func(c *handlers.HTTPConfig) { c.Timeout = test.timeout })
-			_, err := h.Handle(t.Context(), newTask("payload"))
-			if v := task.VerdictOf(nil, err); v.Outcome != task.Errored || v.GiveUp || v.Class != test.class || v.InDoubt != test.doubt {
+			ask := func(timeout time.Duration) task.Verdict {
+				h := to(t, test.url, func(c *handlers.HTTPConfig) { c.Timeout = timeout })
+				return task.VerdictOf(h.Handle(t.Context(), newTask("payload")))
+			}
+			v := ask(test.timeout)
+			for timeout := test.timeout; v.Class == "timeout" && test.doubt && !v.InDoubt && timeout < patience; v = ask(timeout) {
+				timeout *= 4 // the machine was too slow to send the request
+			}
+			if v.Outcome != task.Errored || v.GiveUp || v.Class != test.class || v.InDoubt != test.doubt {
 				t.Errorf("got %+v, want class %s, in doubt: %v", v, test.class, test.doubt)
 			}
 		})
@@ -218,11 +226,6 @@ func TestTheEndOfTheContextIsADoubtOnlyOnceTheRequestWasSent(t *testing.T) {
 }
 
 func TestARequestWithoutAnAnswerIsNotRepeatedIfItMayRunAtMostOnce(t *testing.T) {
-	deaf, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	deaf.Close()
 	var received, answered atomic.Int32
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -231,7 +234,7 @@ func TestARequestWithoutAnAnswerIsNotRepeatedIfItMayRunAtMostOnce(t *testing.T) 
 	}))
 	defer silent.Close()
 	urls := map[string]string{
-		"breaks": "http://" + rawServer(t, answers(&received, "")), "silent": silent.URL, "refuses": "http://" + deaf.Addr().String(),
+		"breaks": "http://" + rawServer(t, answers(&received, "")), "silent": silent.URL, "refuses": "http://" + refuses,
 		"busy": "http://" + rawServer(t, answers(&answered, "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")),
 	}
 	set := policy.Set{Slots: 10, Types: make(map[string]policy.Type)}
@@ -242,7 +245,7 @@ func TestARequestWithoutAnAnswerIsNotRepeatedIfItMayRunAtMostOnce(t *testing.T) 
 		set.Types[typ] = p
 		byType[typ] = to(t, url, func(c *handlers.HTTPConfig) {
 			if typ == "silent" {
-				c.Timeout = 100 * time.Millisecond
+				c.Timeout = 2 * time.Second // in which a busy machine sends the request
 			}
 		})
 	}

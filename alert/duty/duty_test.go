@@ -344,8 +344,8 @@ func TestRealTargetsThatFailForAWhileGetEverything(t *testing.T) {
 	c.Machine.Targets = []alert.Target{{Name: "hook"}, {Name: "mail"}}
 	c.Machine.Rules[0].Targets, c.Machine.Rules[0].Repeat = []string{"hook", "mail"}, 0
 	c.Targets = map[string]target.Target{
-		"hook": target.NewWebhook(hook.URL, nil, 30*time.Second),
-		"mail": target.NewSMTP(target.SMTPConfig{Server: mails.Addr, Encryption: target.Plain, From: "a@example.com", To: []string{"b@example.com"}, Timeout: 30 * time.Second, Log: c.Log}),
+		"hook": target.NewWebhook(hook.URL, nil, 2*time.Minute),
+		"mail": target.NewSMTP(target.SMTPConfig{Server: mails.Addr, Encryption: target.Plain, From: "a@example.com", To: []string{"b@example.com"}, Timeout: 2 * time.Minute, Log: c.Log}),
 	}
 	c.Look = func(ctx context.Context, o duty.Overview, err error) alert.Look {
 		l := w.look(ctx, o, err)

@@ -34,7 +34,7 @@ func evil() alert.Notification {
 func smtpTarget(s *smtptest.Server, ca *certtest.Authority, how target.Encryption, log *slog.Logger) *target.SMTP {
 	c := target.SMTPConfig{
 		Server: s.Addr, Encryption: how, User: "alice", Password: "secret", From: "taskengine@example.com",
-		To: []string{"ops@example.com", "boss@example.com"}, Timeout: 30 * time.Second, Log: log,
+		To: []string{"ops@example.com", "boss@example.com"}, Timeout: 2 * time.Minute, Log: log,
 	}
 	if ca != nil {
 		c.TLS = ca.Client()
@@ -140,7 +140,7 @@ func TestARecipientThatIsRefusedIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	s := target.NewSMTP(target.SMTPConfig{
 		Server: server.Addr, Encryption: target.Plain, From: "a@example.com", To: []string{"boss@example.com", "ops@example.com"},
-		Timeout: 30 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Timeout: 2 * time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err := s.Send(t.Context(), evil()); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func TestAWebhookThatDoesNotAcceptIsAnErrorWithoutTheURL(t *testing.T) {
 	for path, want := range map[string]string{
 		"/secret/redirect": "answered 302", "/secret/busy": `answered 503: come\x1b back later`, "/secret/hangs": "did not answer within",
 	} {
-		timeout := 30 * time.Second
+		timeout := 2 * time.Minute
 		if strings.Contains(want, "within") {
 			timeout = 50 * time.Millisecond
 		}
@@ -68,7 +68,7 @@ func TestAWebhookThatDoesNotAcceptIsAnErrorWithoutTheURL(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	err := target.NewWebhook("http://127.0.0.1:1/secret", nil, 30*time.Second).Send(t.Context(), evil())
+	err := target.NewWebhook("http://127.0.0.1:1/secret", nil, 2*time.Minute).Send(t.Context(), evil())
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("no server: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestACommandGetsTheJSONAndVariables(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	run := target.NewExec(target.ExecConfig{
 		Command: []string{"sh", "-c", `cat >"$OUT"; echo "$TASKENGINE_ALERT_ID $TASKENGINE_ALERT_RULE $TASKENGINE_ALERT_STATUS ${TASKENGINE_ALERT_SUMMARY%% *} $HOME" >>"$OUT"`},
-		Env:     map[string]string{"OUT": out}, PassEnv: []string{"PATH"}, Timeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Env:     map[string]string{"OUT": out}, PassEnv: []string{"PATH"}, Timeout: 2 * time.Minute, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := run.Send(t.Context(), evil()); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestACommandThatFailsOrHangsIsAnError(t *testing.T) {
 		"echo broken >&2; exit 3": "exit status 3: broken",
 		"sleep 1000":              "did not end within",
 	} {
-		timeout := 30 * time.Second
+		timeout := 2 * time.Minute
 		if strings.Contains(want, "within") {
 			timeout = 50 * time.Millisecond
 		}

@@ -182,7 +182,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
 		defer cancel()
 		_ = conn.Close(ctx) // the server may be gone
 	})

@@ -1,6 +1,7 @@
 package conform_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -14,9 +15,10 @@ import (
 	"github.com/taskengine/taskengine/plugins/conform"
 )
 
-// examine examines a program and logs the findings.
+// examine examines a program and logs the findings. By default its patience is that with a busy machine.
 func examine(t *testing.T, o conform.Options) conform.Report {
 	t.Helper()
+	o.Patience = cmp.Or(o.Patience, time.Minute)
 	r, err := conform.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +147,12 @@ func TestWhatComesAfterItsFinishComesTooLate(t *testing.T) {
 // the same text.
 func TestEveryCheckOfTheSuiteCanFail(t *testing.T) {
 	o := self(t, "nonsense", transport+"=grpc")
-	o.Patience = 3 * time.Second
-	r := examine(t, o)
+	var r conform.Report
+	for _, o.Patience = range []time.Duration{3 * time.Second, 30 * time.Second} {
+		if r = examine(t, o); outcome(t, r, credits).Outcome == conform.Passed {
+			break // else the machine was too slow for that patience
+		}
+	}
 	begin := slices.IndexFunc(r.Checks, func(c conform.Check) bool { return c.Name == "bytes come and go unchanged" })
 	end := slices.IndexFunc(r.Checks, func(c conform.Check) bool { return strings.HasPrefix(c.Name, "after a drain") })
 	r.Checks = r.Checks[begin:end]

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/taskengine/taskengine/plugins/conform"
 )
@@ -33,7 +32,7 @@ func TestTheNodeSDKConforms(t *testing.T) {
 func TestTheJavaSDKConforms(t *testing.T) {
 	const arguments = "../sdk/java/target/conformance.args" // after mvn verify
 	built(t, arguments)
-	good(t, examine(t, conform.Options{Command: []string{"java", "@" + arguments}, Patience: time.Minute}))
+	good(t, examine(t, conform.Options{Command: []string{"java", "@" + arguments}}))
 }
 
 // built skips the test if the conformance program of an SDK is not there. scripts/test
@@ -96,7 +95,7 @@ func workers() map[string]conform.Options {
 	return map[string]conform.Options{
 		"python": {Command: []string{python, "../sdk/python/tests/conformance.py"}, Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}},
 		"node":   {Command: []string{"node", "../sdk/node/build/conformance.js"}},
-		"java":   {Command: []string{"java", "@../sdk/java/target/conformance.args"}, Patience: time.Minute},
+		"java":   {Command: []string{"java", "@../sdk/java/target/conformance.args"}},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/taskengine/taskengine/internal/certtest"
 )
@@ -48,10 +49,17 @@ limits: {few: {max: 5}}
 	return c
 }
 
-// ask runs a command of an operator at a node.
+// ask runs a command of an operator at a node. On a busy machine, a node may not answer another one in time, or learn late that
+// one does not: then it asks again.
 func (c *answering) ask(t *testing.T, node int, want int, args ...string) (result, []object) {
 	t.Helper()
-	r := cli(t, append([]string{"TASKENGINE_ADDRESS=" + c.nodes[node].api}, c.env...), "", append(args, "-o", "json")...)
+	run := func() result {
+		return cli(t, append([]string{"TASKENGINE_ADDRESS=" + c.nodes[node].api}, c.env...), "", append(args, "-o", "json")...)
+	}
+	r := run()
+	for begin := time.Now(); r.code != want && (r.code == exitOK || r.code == exitPartial) && time.Since(begin) < limit; r = run() {
+		time.Sleep(askEvery)
+	}
 	if r.code != want {
 		t.Errorf("%s ends with %d, want %d: %s%s", strings.Join(args, " "), r.code, want, r.stdout, r.stderr)
 	}
@@ -151,9 +159,10 @@ func (c *answering) stopped(t *testing.T, id string) {
 	c.nodes[1].signal(t, syscall.SIGSTOP)
 	const silent = "n1: it did not answer within 3s"
 	for _, args := range [][]string{{"worker", "list"}, {"limit", "list"}, {"node", "list"}, {"task", "logs", id}} {
-		if r, all := c.ask(t, 0, exitPartial, args...); silentNodes(all) != silent || !strings.Contains(r.stderr, "node n1 at https://") {
-			t.Errorf("%v, with a node that hangs: %s%s", args, r.stdout, r.stderr)
-		}
+		becomes(t, "answer that only the node that hangs is silent", func() bool { // on a busy machine others may be, too
+			r, all := c.ask(t, 0, exitPartial, args...)
+			return silentNodes(all) == silent && strings.Contains(r.stderr, "node n1 at https://")
+		})
 	}
 	c.ask(t, 0, exitUnavailable, "worker", "drain", "nobody")
 	c.nodes[1].signal(t, syscall.SIGCONT)

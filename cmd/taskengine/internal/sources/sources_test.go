@@ -88,7 +88,7 @@ func open(t *testing.T, topic string, at []string) *node {
 	api := httptest.NewServer(server.NewAPI(server.APIConfig{Engine: n.engine, Sources: n.sources, Audit: slog.New(slog.NewJSONHandler(&n.audit, nil))}))
 	n.TaskServiceClient = taskenginev1connect.NewTaskServiceClient(http.DefaultClient, api.URL)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		api.Close()
 		n.read.Stop()
