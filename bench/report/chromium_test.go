@@ -67,6 +67,7 @@ func browse(t *testing.T, url, size string, flags ...string) string {
 	args := append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+		"--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup", // see package browsertest
 		"--user-data-dir=" + profile, "--window-size=" + size, "--virtual-time-budget=5000",
 	}, flags...)
 	cmd := exec.CommandContext(ctx, chromium(t), append(args, url)...)
