@@ -229,7 +229,7 @@ func (n *node) open(all ...source.Definition) {
 }
 
 func (n *node) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	n.sources.Stop()
 	if err := n.Close(ctx); err != nil {
