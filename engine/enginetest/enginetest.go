@@ -37,7 +37,7 @@ type Config struct {
 	// Codec is that of the engine; nil for none.
 	Codec codec.Codec
 
-	// Patience is how long a scenario waits for what must happen; 0 is two minutes.
+	// Patience is how long a scenario waits for what must happen; 0 is eight minutes.
 	Patience time.Duration
 }
 
@@ -86,7 +86,7 @@ type section struct {
 
 func runSections(t *testing.T, c Config, sections ...section) {
 	if c.Patience == 0 {
-		c.Patience = 2 * time.Minute
+		c.Patience = 8 * time.Minute
 	}
 	for _, one := range sections {
 		t.Run(one.name, func(t *testing.T) {

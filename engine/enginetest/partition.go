@@ -23,7 +23,7 @@ type Network interface {
 // RunPartition tests three nodes, each of which uses another server of their coordinator, while these servers are cut off
 // from each other, one after the other. Nodes reach their servers all the time.
 func RunPartition(t *testing.T, c Cluster, net Network) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	all := &cluster{T: t, ctx: ctx, setup: shortLease, connect: c.New(t, shortLease)}
 	all.ledger = newLedger(all.report)
 	defer all.end()
