@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,6 +16,11 @@ type file struct {
 	mode    int64
 	owner   int // user and group
 	content []byte
+}
+
+// sortFiles puts files in the order of their names.
+func sortFiles(files []file) {
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
 }
 
 // writeArchive writes files as a compressed archive. The bytes depend only on the arguments: every file has the date of the

@@ -1,5 +1,5 @@
-// Release makes the files of a version from the commit that is checked out: programs in archives, images for containers,
-// bills of materials, notes, checksums and a signature. The same commit and the same version of Go give the same bytes.
+// Release makes the files of a version from the commit that is checked out: programs in archives and packages, images for
+// containers, bills of materials, notes, checksums and a signature. The same commit and the same version of Go give the same bytes.
 //
 //	go -C tools run ./release -version v1.2.3 [-key FILE] [-check] $PWD
 //	go -C tools run ./release -image FILE -program FILE [-platform linux/amd64] $PWD
@@ -12,8 +12,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -127,9 +129,14 @@ func (r *repository) makeOnce(dir, cache string, platforms []platform, notes []b
 		return err
 	}
 	defer removeTree(source)
+	fmt.Printf("%s for this machine, which writes the manual\n", program)
+	x, err := extrasOf(source, cache)
+	if err != nil {
+		return err
+	}
 	for _, p := range platforms {
 		fmt.Printf("%s for %s\n", program, p)
-		if err := r.makePlatform(dir, source, cache, p); err != nil {
+		if err := r.makePlatform(dir, source, cache, p, x); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
@@ -139,9 +146,9 @@ func (r *repository) makeOnce(dir, cache string, platforms []platform, notes []b
 	return writeSums(dir)
 }
 
-// makePlatform makes the archive, the bill of materials and, for Linux, the image of one platform.
-func (r *repository) makePlatform(dir, source, cache string, p platform) error {
-	built := filepath.Join(source, "bin", p.system+"-"+p.architecture)
+// makePlatform makes the archive, the bill of materials and, for Linux, the image and the packages of one platform.
+func (r *repository) makePlatform(dir, source, cache string, p platform, x *extras) error {
+	built := p.builtIn(source)
 	if err := build(source, built, cache, p); err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func (r *repository) makePlatform(dir, source, cache string, p platform) error {
 		return err
 	}
 	base := filepath.Join(dir, r.fileName(p))
-	archive := append([]file{{name: program, mode: 0o755, content: binary}}, documents...)
+	archive := slices.Concat([]file{{name: program, mode: 0o755, content: binary}}, documents, x.inArchive())
 	if err := writeFile(base+".tar.gz", func(w *os.File) error { return writeArchive(w, archive, r.date, gzip.BestCompression) }); err != nil {
 		return err
 	}
@@ -174,7 +181,31 @@ func (r *repository) makePlatform(dir, source, cache string, p platform) error {
 	i := image{
 		platform: p, version: r.version, commit: r.commit, date: r.date, program: binary, documents: documents, level: gzip.BestCompression,
 	}
-	return writeFile(base+".oci.tar", func(w *os.File) error { return i.write(w) })
+	if err := writeFile(base+".oci.tar", func(w *os.File) error { return i.write(w) }); err != nil {
+		return err
+	}
+	return r.makePackages(base, source, binary, documents, p, x)
+}
+
+// makePackages makes the packages of one platform. Debian and the distributions with rpm have different folders for zsh.
+func (r *repository) makePackages(base, source string, binary []byte, documents []file, p platform, x *extras) error {
+	for _, kind := range []struct {
+		name, zsh string
+		write     func(*pack, io.Writer) error
+	}{
+		{".deb", "usr/share/zsh/vendor-completions/", (*pack).writeDeb},
+		{".rpm", "usr/share/zsh/site-functions/", (*pack).writeRPM},
+	} {
+		files, err := packageFiles(source, binary, documents, x, kind.zsh)
+		if err != nil {
+			return err
+		}
+		made := &pack{platform: p, version: r.version, date: r.date, files: files, level: gzip.BestCompression}
+		if err := writeFile(base+kind.name, func(w *os.File) error { return kind.write(made, w) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fileName is the name of the files for a platform without its last part.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -19,6 +20,11 @@ const module = "github.com/taskengine/taskengine"
 type platform struct{ system, architecture string }
 
 func (p platform) String() string { return p.system + "/" + p.architecture }
+
+// builtIn is the file of the program for a platform, below the folder of its source.
+func (p platform) builtIn(source string) string {
+	return filepath.Join(source, "bin", p.system+"-"+p.architecture)
+}
 
 func parsePlatforms(text string) (all []platform, err error) {
 	for part := range strings.SplitSeq(text, ",") {
@@ -63,8 +69,11 @@ func buildEnvironment(env []string, cache string, p platform) ([]string, error) 
 	return env, nil
 }
 
-// build compiles the program in a clone of the repository.
+// build compiles the program in a clone of the repository, unless it is there already.
 func build(source, output, cache string, p platform) error {
+	if _, err := os.Stat(output); err == nil {
+		return nil
+	}
 	env, err := buildEnvironment(os.Environ(), cache, p)
 	if err != nil {
 		return err
