@@ -173,6 +173,14 @@ var programRules = []rule{
 		Why: "the migrations belong to the schema of the store",
 	},
 	{
+		Of: "cmd/taskengine/internal/upgrade",
+		May: []string{
+			"cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/migrate", "cmd/taskengine/internal/stores",
+			"config", "coord", "storage", "storage/postgres/schema",
+		},
+		Why: "it looks at stores and databases, and the command line at the nodes",
+	},
+	{
 		Of:  "cmd/taskengine/internal/newnode",
 		May: []string{"cmd/taskengine/internal/exit", "cmd/taskengine/internal/folder", "cmd/taskengine/internal/scaffold", "config"},
 		Out: []string{"go.yaml.in/yaml/v4"},

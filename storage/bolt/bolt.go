@@ -90,6 +90,10 @@ func Open(path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
+// Format returns the format of the store, and the one that this version writes. They differ only if an earlier version has
+// written the store, and it was opened with ReadOnly.
+func (s *Store) Format() (is, own uint64) { return s.kv.Format() }
+
 func (s *Store) open(path string, opts Options) error {
 	_, err := os.Stat(path)
 	fresh := errors.Is(err, fs.ErrNotExist)

@@ -197,6 +197,10 @@ func openLibrary(dir string, opts *pebble.Options) (db *pebble.DB, err error) {
 	return pebble.Open(dir, opts)
 }
 
+// Format returns the format of the store, and the one that this version writes. They differ only if an earlier version has
+// written the store, and it was opened with ReadOnly.
+func (s *Store) Format() (is, own uint64) { return s.kv.Format() }
+
 // prepare reads the state that all transactions share. It writes the format into an empty store.
 func (s *Store) prepare() error {
 	w := &writer{db: s.db, batch: s.db.NewBatch()}

@@ -6,6 +6,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ import (
 	commandline "github.com/taskengine/taskengine/cmd/taskengine/internal/cli"
 	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
@@ -37,10 +39,15 @@ import (
 // the tests run.
 const role = "ROLE_IN_TESTS"
 
+// versionInTests is the environment variable that makes the program one of another version.
+const versionInTests = "VERSION_IN_TESTS"
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "taskengine":
-		os.Exit(commandline.Main(context.Background(), os.Args[1:]))
+		build := server.ReadBuild()
+		build.Version = cmp.Or(os.Getenv(versionInTests), build.Version)
+		os.Exit(commandline.MainAs(context.Background(), build, os.Args[1:]))
 	case "plugin":
 		servePlugin()
 	default:

@@ -39,14 +39,14 @@ func TestAStoreOfANewerProgramIsRefused(t *testing.T) {
 // TestTheNextFormatReplacesThisOneAndIsRefusedThen opens a store as a program with a made-up next format does.
 func TestTheNextFormatReplacesThisOneAndIsRefusedThen(t *testing.T) {
 	s, _ := filled(t, 1)
-	if err := openFormat(s, formatStore+1, true); err != nil {
-		t.Fatal(err)
+	if is, err := openFormat(s, formatStore+1, true); err != nil || is != formatStore {
+		t.Fatalf("to read it only has the format %d, %v", is, err)
 	}
 	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatStore}) {
 		t.Errorf("to read it only changed the format to %x", got)
 	}
-	if err := openFormat(s, formatStore+1, false); err != nil {
-		t.Fatal(err)
+	if is, err := openFormat(s, formatStore+1, false); err != nil || is != formatStore+1 {
+		t.Fatalf("it has the format %d, %v", is, err)
 	}
 	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatStore + 1}) {
 		t.Errorf("the format is %x", got)

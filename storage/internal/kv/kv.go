@@ -89,6 +89,7 @@ const seqBlock = 1 << 16
 // one [Tx] is in progress at a time. A [View] may be used at any time.
 type DB struct {
 	name   string
+	format uint64 // of the store
 	intern interner
 	pages  pages
 
@@ -106,10 +107,10 @@ type DB struct {
 // succeeds. If readOnly is true, Open writes nothing, and an empty store is an error.
 func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	db := &DB{name: name, recent: newRecent(recentRows), upcoming: make(map[string]*upcoming)}
-	if err := openFormat(rw, formatStore, readOnly); err != nil {
+	var err error
+	if db.format, err = openFormat(rw, formatStore, readOnly); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	var err error
 	if db.ceiling, _, err = getNumber(rw, keySeq); err != nil {
 		return nil, fmt.Errorf("%s: read the sequence: %w", name, err)
 	}
@@ -120,30 +121,35 @@ func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	return db, nil
 }
 
-// openFormat checks that the store has the format own or an older one, and writes own unless readOnly is true.
-func openFormat(rw ReadWriter, own uint64, readOnly bool) error {
+// Format returns the format of the store, and the one that this program writes. They differ only if an earlier program has written
+// the store, and it was opened to be read.
+func (db *DB) Format() (is, own uint64) { return db.format, formatStore }
+
+// openFormat checks that the store has the format own or an older one, and writes own unless readOnly is true. It returns the format
+// that the store has then.
+func openFormat(rw ReadWriter, own uint64, readOnly bool) (is uint64, err error) {
 	format, err := getFormat(rw, own)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the format: %w", err)
+		return 0, fmt.Errorf("read the format: %w", err)
 	case format > own:
-		return fmt.Errorf("its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
+		return 0, fmt.Errorf("its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
 			format, own, storage.ErrFormat)
 	case format == 0:
 		if err := checkEmpty(rw); err != nil {
-			return err
+			return 0, err
 		}
 		if readOnly {
-			return errors.New("there are no tasks in it")
+			return 0, errors.New("there are no tasks in it")
 		}
 	}
 	if format == own || readOnly {
-		return nil
+		return format, nil
 	}
 	if err := rw.Put(keyFormat, appendNumber(nil, own)); err != nil {
-		return fmt.Errorf("write the format: %w", err)
+		return 0, fmt.Errorf("write the format: %w", err)
 	}
-	return nil
+	return own, nil
 }
 
 // getFormat returns the format of the store, zero if it has none. A program newer than the one of format own may have

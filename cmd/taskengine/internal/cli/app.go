@@ -19,14 +19,20 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
 )
 
 // Main runs the subcommand that args name with the standard streams and the environment of the
 // process, and returns the exit code.
-func Main(ctx context.Context, args []string) int {
-	return fromOS().run(ctx, args)
+func Main(ctx context.Context, args []string) int { return MainAs(ctx, server.ReadBuild(), args) }
+
+// MainAs is [Main] as the program of another build, for tests of nodes of several versions.
+func MainAs(ctx context.Context, build server.Build, args []string) int {
+	a := fromOS()
+	a.build = build
+	return a.run(ctx, args)
 }
 
 // app has the streams, the environment and the root flags, which all subcommands share.
@@ -39,6 +45,7 @@ type app struct {
 	height         func() int // its lines
 	env            func(string) (string, bool)
 	ids            *task.IDs
+	build          server.Build // of this program
 
 	address    string // --address
 	encryption encryptionFlags
@@ -56,7 +63,7 @@ func fromOS() *app {
 	return &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		inTTY: term.IsTerminal(int(os.Stdin.Fd())), outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
-		width: terminalWidth, height: terminalHeight, env: os.LookupEnv, ids: task.NewIDs(seed),
+		width: terminalWidth, height: terminalHeight, env: os.LookupEnv, ids: task.NewIDs(seed), build: server.ReadBuild(),
 	}
 }
 

@@ -25,7 +25,7 @@ func cli(t *testing.T, env []string, stdin string, args ...string) result {
 	t.Chdir(t.TempDir())
 	var out, errs bytes.Buffer
 	a := &app{
-		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, width: terminalWidth, ids: fromOS().ids,
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, width: terminalWidth, ids: fromOS().ids, build: fromOS().build,
 		env: func(name string) (string, bool) {
 			for _, v := range env {
 				if value, ok := strings.CutPrefix(v, name+"="); ok {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/manual"
-	"github.com/taskengine/taskengine/server"
 )
 
 func newMan(a *app) *cobra.Command {
@@ -22,7 +21,7 @@ folder of MANPATH, man taskengine-task-list shows the page of taskengine task li
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.InitDefaultCompletionCmd()
-			n, err := manual.Write(args[0], root, server.ReadBuild().Version)
+			n, err := manual.Write(args[0], root, a.build.Version)
 			if err != nil {
 				return exit.With(exit.Failure, err)
 			}

@@ -68,7 +68,7 @@ func newRoot(a *app) *cobra.Command {
 		group("token", "Make, list and revoke the tokens of clients, which the cluster keeps, or a file",
 			newTokenAdd(a), newTokenList(a), newTokenRevoke(a), newTokenRotate(a), newTokenCreate(a)),
 		group("session", "End sessions of people at the dashboard", newSessionRevoke(a)),
-		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
+		newUpgrade(a), newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),
 		newCapacity(a),

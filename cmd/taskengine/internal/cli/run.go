@@ -13,7 +13,6 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/node"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/systemd"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/server"
 )
 
 func newRun(a *app) *cobra.Command {
@@ -60,7 +59,7 @@ func (a *app) runNode(ctx context.Context, flags *configFlags) error {
 		log.Warn("the configuration may contain a mistake", "advice", advice.String())
 	}
 	return a.supervise(ctx, log, &node.Node{
-		Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Manager: systemd.New(a.getenv, os.Getpid(), log),
+		Config: cfg, Log: log, Build: a.build, Name: node.NameOf(cfg), Manager: systemd.New(a.getenv, os.Getpid(), log),
 		Again: func() (*config.Config, error) { return flags.load(a) }, Reloads: make(chan struct{}, 1),
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/node"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/server"
 )
 
 func newTestServer(a *app) *cobra.Command {
@@ -90,7 +89,7 @@ func (a *app) serveTests(ctx context.Context, cfg *config.Config, begin time.Tim
 	log := a.newLog(config.Log{Level: max(cfg.Node.Log.Level, slog.LevelWarn), Format: cfg.Node.Log.Format})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Manual: begin}
+	n := &node.Node{Config: cfg, Log: log, Build: a.build, Name: node.NameOf(cfg), Manual: begin}
 	n.Serving = func(r node.Running) {
 		go func() {
 			defer stop()

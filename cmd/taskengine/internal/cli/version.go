@@ -17,7 +17,7 @@ func newVersion(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !remote {
-				return a.showVersion(server.ReadBuild())
+				return a.showVersion(a.build)
 			}
 			return a.with(func(c *client) error {
 				res, err := call(cmd.Context(), c, c.Version, &taskenginev1.VersionRequest{})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/config"
@@ -24,8 +25,10 @@ const (
 	patience      = 10 * time.Second       // with a database that does not answer at the start
 	pause         = 250 * time.Millisecond // between two tries
 	probePatience = 5 * time.Second        // with a database that is only examined
-	oldestVersion = 140000                 // as server_version_num has it
 )
+
+// OldestServer is the oldest version of PostgreSQL that nodes use.
+const OldestServer = 14
 
 // Open opens the store in PostgreSQL, of one database or of several.
 func Open(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
@@ -181,8 +184,8 @@ select current_setting('server_version_num')::int, pg_is_in_recovery(),
 	switch {
 	case err != nil:
 		return fmt.Errorf("look at the settings of the database: %w", OneLine(err))
-	case version < oldestVersion:
-		return fmt.Errorf("the database is PostgreSQL %d, and this program needs %d or newer; upgrade it", version/10000, oldestVersion/10000)
+	case version/10000 < OldestServer:
+		return fmt.Errorf("the database is PostgreSQL %d, and this program needs %d or newer; upgrade it", version/10000, OldestServer)
 	case readOnly:
 		return fmt.Errorf("the database is a standby, which takes no changes; name the primary in %s, "+
 			"or all servers and the option target_session_attrs=read-write", key)
@@ -190,6 +193,23 @@ select current_setting('server_version_num')::int, pg_is_in_recovery(),
 		log.Warn("tasks that were accepted may be lost when the database crashes: turn its settings on", "off", strings.Join(off, ", "))
 	}
 	return nil
+}
+
+// ServerVersion returns the version of the PostgreSQL server at a URL, such as 17. It waits a few seconds for an answer.
+func ServerVersion(ctx context.Context, url string) (version int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	config, err := pgxpool.ParseConfig(url) // it removes the options of a pool
+	if err != nil {
+		return 0, OneLine(err)
+	}
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return 0, OneLine(err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	err = c.QueryRow(ctx, "select current_setting('server_version_num')::int / 10000", pgx.QueryExecModeSimpleProtocol).Scan(&version)
+	return version, OneLine(err)
 }
 
 // lineError is an error with a text of one line.

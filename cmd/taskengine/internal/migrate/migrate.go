@@ -33,7 +33,7 @@ func (t Target) State(ctx context.Context) (State, error) {
 func stateOf(name string, applied []schema.Migration) State {
 	s := State{Schema: name, Applied: applied}
 	all := schema.Migrations(name)
-	s.Pending = all[min(s.version(), len(all)):]
+	s.Pending = all[min(s.Version(), len(all)):]
 	return s
 }
 
@@ -58,7 +58,7 @@ func (t Target) Verify(ctx context.Context) ([]schema.Difference, error) {
 // Script returns the SQL that applies the pending migrations. It fails if the target is of a
 // program so new that this one must not change it.
 func (s State) Script() (string, error) {
-	if err := schema.CheckVersion(s.version()); err != nil {
+	if err := schema.CheckVersion(s.Version()); err != nil {
 		return "", err
 	}
 	return schema.Script(s.Schema, s.Pending), nil
@@ -72,15 +72,15 @@ func (s State) All() []schema.Migration { return slices.Concat(s.Applied, s.Pend
 
 // UpToDate describes a state that lacks no migration.
 func (s State) UpToDate() string {
-	at, known := s.version(), len(schema.Migrations(s.Schema))
+	at, known := s.Version(), len(schema.Migrations(s.Schema))
 	if at > known {
 		return fmt.Sprintf("a newer program has brought the schema %s to version %d, and this one, which knows %d, works with it", s.Schema, at, known)
 	}
 	return fmt.Sprintf("the schema %s is at version %d, up to date", s.Schema, at)
 }
 
-// version returns the version that the applied migrations make.
-func (s State) version() int {
+// Version returns the version that the applied migrations make, 0 if there are none.
+func (s State) Version() int {
 	if len(s.Applied) == 0 {
 		return 0
 	}

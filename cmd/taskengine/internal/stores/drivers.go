@@ -127,14 +127,17 @@ func hasBolt(folder string) (bool, error) {
 
 func hasPebble(folder string) (bool, error) {
 	d, err := pebblelib.Peek(folder, vfs.Default)
-	return err == nil && (d.Exists || hasTables(folder)), err
+	if err != nil && hasFiles(folder, func(name string) bool { return strings.HasPrefix(name, "marker.format-version.") }) {
+		return true, nil // of a newer program, which opening it says
+	}
+	// The manifest that names the tables may be lost.
+	return err == nil && (d.Exists || hasFiles(folder, func(name string) bool { return strings.HasSuffix(name, ".sst") })), err
 }
 
-// hasTables reports whether a folder has files of a store of pebble. The manifest that names them
-// may be lost.
-func hasTables(folder string) bool {
+// hasFiles reports whether a folder has a file with one of some names.
+func hasFiles(folder string, isOne func(name string) bool) bool {
 	entries, err := os.ReadDir(folder)
-	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".sst") })
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isOne(e.Name()) })
 }
 
 // opened keeps a nil store of a backend from becoming a [storage.Store] that is not nil.
