@@ -17,38 +17,51 @@ import (
 	"github.com/taskengine/taskengine/internal/kafkatest"
 )
 
-// sourceConfig makes a node that copied the topic in to the topic tasks, by a task for each record.
+// sourceConfig makes a node that copies a topic to another one, by a task for each record.
 const sourceConfig = `
 node: {slots: 64}
 storage: %s
 kafka: {main: {brokers: %q}}
 sources:
-  in: {kafka: {topics: [in]}, type: copy, ordering_key: key}
+  in: {kafka: {topics: [%s]}, type: copy, ordering_key: key}
 handlers:
-  publish: {kafka: {topic: tasks, key: ordering_key, timeout: 5s, headers: {partition: headers.kafka-partition, offset: headers.kafka-offset}}}
+  publish: {kafka: {topic: %s, key: ordering_key, timeout: 5s, headers: {partition: headers.kafka-partition, offset: headers.kafka-offset}}}
 types:
   copy: {handler: publish, max_crashes: 0, retry: {max: 1000, backoff: none}}
 `
 
 const sourcePartitions = 4
 
-// startSource starts a broker with the topics in and tasks.
-func startSource(t *testing.T) *kafkatest.Cluster {
+// source is a topic, which nodes copy to another one.
+type source struct {
+	brokers   *kafkatest.Cluster
+	in, tasks string
+}
+
+// newSource creates both topics. Sources of the same brokers have different names.
+func newSource(t *testing.T, c *kafkatest.Cluster, name string) *source {
 	t.Helper()
-	c := startKafka(t)
+	s := &source{c, name + "-in", name + "-tasks"}
 	client, err := kafkatest.Client(c.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	kafkatest.CreateTopic(t, kadm.NewClient(client), sourcePartitions, 1, nil, "in")
-	return c
+	kafkatest.CreateTopic(t, kadm.NewClient(client), sourcePartitions, 1, nil, s.in)
+	kafkatest.CreateTopic(t, kadm.NewClient(client), 1, 1, nil, s.tasks)
+	return s
 }
 
-// fill writes records to the topic in until ctx ends, and then waits until the brokers have confirmed them. There is always
-// one on the way; more at a time would only cost processor time, the more the slower the machine is.
-func fill(ctx context.Context, c *kafkatest.Cluster) error {
-	client, err := kafkatest.Client(c.Brokers(), kgo.DefaultProduceTopic("in"))
+// configure writes the configuration of a node, and returns its path.
+func (s *source) configure(t *testing.T, storage string) string {
+	t.Helper()
+	return write(t, "taskengine.yaml", fmt.Sprintf(sourceConfig, storage, s.brokers.Brokers()[0], s.in, s.tasks))
+}
+
+// fill writes records until ctx ends, and then waits until the brokers have confirmed them. There is always one on the way;
+// more at a time would only cost processor time, the more the slower the machine is.
+func (s *source) fill(ctx context.Context) error {
+	client, err := kafkatest.Client(s.brokers.Brokers(), kgo.DefaultProduceTopic(s.in))
 	if err != nil {
 		return err
 	}
@@ -71,23 +84,23 @@ func fill(ctx context.Context, c *kafkatest.Cluster) error {
 	return failed
 }
 
-// copied are the tasks that records have become, as the topic tasks shows.
+// copied are the tasks that records have become, as the topic shows to which they were copied.
 type copied struct {
 	tasks map[string]map[string]bool // by partition and offset of a record, the ids of its tasks
 	last  map[string]int64           // by key, the value that was written last for the first time
 }
 
-// read reads the topic tasks until each record of the topic in has a task, and checks the order of the keys.
-func (c *copied) read(t *testing.T, brokers *kafkatest.Cluster) {
+// read reads that topic until each record of the source has a task, and checks the order of the keys.
+func (c *copied) read(t *testing.T, from *source) {
 	t.Helper()
-	client, err := kafkatest.Client(brokers.Brokers(), kgo.ConsumeTopics("tasks"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kafkatest.Client(from.brokers.Brokers(), kgo.ConsumeTopics(from.tasks), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
-	want := brokers.Ends(t, "in", false)
+	want := from.brokers.Ends(t, from.in, false)
 	c.tasks, c.last = make(map[string]map[string]bool), make(map[string]int64)
 	for int64(len(c.tasks)) < want {
 		fetched := client.PollFetches(ctx)
@@ -120,63 +133,87 @@ func (c *copied) note(t *testing.T, r *kgo.Record) {
 	}
 }
 
+// copier are nodes that copy a source.
+type copier struct {
+	*source
+	nodes  []*running
+	files  []string   // their configurations
+	filled chan error // when nothing more is written
+}
+
+func newCopier(t *testing.T, c *kafkatest.Cluster, driver string) *copier {
+	t.Helper()
+	k, nodes, storage := &copier{source: newSource(t, c, driver), filled: make(chan error, 1)}, 1, ""
+	switch driver {
+	case "postgres":
+		nodes, storage = 2, storageOf(t, driver)
+	case "divided":
+		nodes, storage = 2, dividedFor(t, k.source, databases(t).Database(t), databases(t).Database(t))
+	default:
+		storage = storageOf(t, driver)
+	}
+	for i := range nodes {
+		k.files = append(k.files, k.configure(t, storage))
+		k.nodes = append(k.nodes, start(t, nil, "run", "-c", k.files[i]))
+	}
+	return k
+}
+
+// killOne kills a node, and starts it again.
+func (k *copier) killOne(t *testing.T, i int) {
+	t.Helper()
+	if err := k.nodes[i].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-k.nodes[i].ended
+	k.nodes[i] = start(t, nil, "run", "-c", k.files[i])
+}
+
+// All stores have one broker, as it takes more processor time than a node.
 func TestEachRecordBecomesOneTaskThoughNodesAndBrokersAreKilled(t *testing.T) {
 	t.Parallel()
-	for _, driver := range []string{"pebble", "bolt", "postgres", "divided"} {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			c := startSource(t)
-			nodes, storage := 1, ""
-			switch driver {
-			case "postgres":
-				nodes, storage = 2, storageOf(t, driver)
-			case "divided":
-				nodes, storage = 2, dividedFor(t, c, databases(t).Database(t), databases(t).Database(t))
-			default:
-				storage = storageOf(t, driver)
-			}
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed %d", seed)
-			rng := rand.New(rand.NewPCG(seed, 1))
-			filling, full := context.WithCancel(t.Context())
-			filled := make(chan error, 1)
-			go func() { filled <- fill(filling, c) }()
-			all, files := make([]*running, nodes), make([]string, nodes)
-			for i := range all {
-				files[i] = write(t, "taskengine.yaml", fmt.Sprintf(sourceConfig, storage, c.Brokers()[0]))
-				all[i] = start(t, nil, "run", "-c", files[i])
-			}
-			for round := range 5 {
-				time.Sleep(time.Duration(500+rng.IntN(1500)) * time.Millisecond) // any moment is the right one
-				if round%2 == 1 {
-					if err := c.Kill(0); err != nil {
-						t.Fatal(err)
-					}
-					if err := c.Restart(0); err != nil {
-						t.Fatal(err)
-					}
-				}
-				i := rng.IntN(nodes)
-				if err := all[i].cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				<-all[i].ended
-				all[i] = start(t, nil, "run", "-c", files[i])
-			}
-			full()
-			if err := <-filled; err != nil {
+	c := kafkatest.New(t, 1)
+	drivers := []string{"pebble", "bolt", "postgres", "divided"}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pause := func(least, most int) { time.Sleep(time.Duration(least+rng.IntN(most-least)) * time.Millisecond) } // any moment is the right one
+	filling, full := context.WithCancel(t.Context())
+	var copiers []*copier
+	for _, driver := range drivers {
+		k := newCopier(t, c, driver)
+		go func() { k.filled <- k.fill(filling) }()
+		copiers = append(copiers, k)
+	}
+	for round := range 5 {
+		pause(500, 2000)
+		if round%2 == 1 {
+			if err := c.Kill(0); err != nil {
 				t.Fatal(err)
 			}
-			new(copied).read(t, c)
-		})
+			if err := c.Restart(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, i := range rng.Perm(len(copiers)) {
+			pause(0, 200)
+			copiers[i].killOne(t, rng.IntN(len(copiers[i].nodes)))
+		}
+	}
+	full()
+	for i, driver := range drivers {
+		if err := <-copiers[i].filled; err != nil {
+			t.Fatal(err)
+		}
+		t.Run(driver, func(t *testing.T) { new(copied).read(t, copiers[i].source) })
 	}
 }
 
 // dividedFor returns the storage of tasks in two databases, which are divided.
-func dividedFor(t *testing.T, c *kafkatest.Cluster, main, other string) string {
+func dividedFor(t *testing.T, s *source, main, other string) string {
 	t.Helper()
 	storage := onSeveral(main, map[string]string{"other": other})
-	file := write(t, "taskengine.yaml", fmt.Sprintf(sourceConfig, storage, c.Brokers()[0]))
+	file := s.configure(t, storage)
 	succeeds(t, "migrate", "apply", "-c", file)
 	succeeds(t, "shards", "divide", "-c", file)
 	return storage
@@ -185,16 +222,16 @@ func dividedFor(t *testing.T, c *kafkatest.Cluster, main, other string) string {
 // A seek reads records again: each becomes one more task, also in the other database.
 func TestASourceOnSeveralDatabasesReadsRecordsAgain(t *testing.T) {
 	t.Parallel()
-	c := startSource(t)
+	s := newSource(t, kafkatest.New(t, 1), "divided")
 	urls := []string{databases(t).Database(t), databases(t).Database(t)}
-	file := write(t, "taskengine.yaml", fmt.Sprintf(sourceConfig, dividedFor(t, c, urls[0], urls[1]), c.Brokers()[0]))
+	file := s.configure(t, dividedFor(t, s, urls[0], urls[1]))
 	n := start(t, nil, "run", "-c", file)
 	filling, full := context.WithTimeout(t.Context(), 2*time.Second)
 	defer full()
-	if err := fill(filling, c); err != nil {
+	if err := s.fill(filling); err != nil {
 		t.Fatal(err)
 	}
-	records := c.Ends(t, "in", false)
+	records := s.brokers.Ends(t, s.in, false)
 	done := func(times int64) {
 		t.Helper()
 		var all [2]string
