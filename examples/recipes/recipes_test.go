@@ -295,7 +295,7 @@ func TestAServiceWithSpringChargesEachOrder(t *testing.T) {
 	run(t, "", "cp", "-r", "spring/pom.xml", "spring/src", folder)
 	run(t, folder, "mvn", "-B", "-ntp", "-q", "-Dmaven.repo.local="+repository, "package")
 	n := node(t, fmt.Sprintf("{driver: pebble, path: %q}", filepath.Join(t.TempDir(), "data")))
-	testShop(t, n, shop(t, folder, n, nil, "java", "-jar", filepath.Join(folder, "target", "shop.jar")))
+	testShop(t, n, shop(t, folder, n, nil, "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", filepath.Join(folder, "target", "shop.jar")))
 }
 
 func TestAServiceWithFastAPIChargesEachOrder(t *testing.T) {
