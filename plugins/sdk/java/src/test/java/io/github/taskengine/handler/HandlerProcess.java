@@ -31,7 +31,7 @@ import java.util.concurrent.TimeUnit;
 
 /** A real process of the conformance program, and a host of a few lines for it. */
 final class HandlerProcess implements AutoCloseable {
-  private static final int PATIENCE = 30; // seconds
+  private static final int PATIENCE = 120; // seconds
 
   private final Process process;
   private final BufferedReader output;
@@ -148,6 +148,11 @@ final class HandlerProcess implements AutoCloseable {
   /** Goes away without a word. */
   void vanish() {
     group.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+  }
+
+  /** Asks it to end, as the system does. */
+  void terminate() {
+    process.destroy();
   }
 
   int exitStatus() throws InterruptedException {
