@@ -102,6 +102,9 @@ func leadInTurn(e *env[coord.Elector]) {
 	r.end <- nil
 	s := second.begins(e)
 	if r.ctx.Err() == nil {
+		if e.mayOverlap() {
+			panic(lapse{})
+		}
 		e.Error("the first leader's context has not ended before the second one began")
 	}
 	s.end <- nil

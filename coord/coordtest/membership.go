@@ -70,11 +70,20 @@ func join(e *env[coord.Membership], node coord.Membership, self coord.Member) *j
 			j.list = list
 		})
 		if err != nil && !j.cut.Load() {
-			e.lapsed.Store(true)
+			e.lapse()
 		}
 		j.result <- err
 	})
 	return j
+}
+
+// joinWith has a node join with a function of the test.
+func joinWith(e *env[coord.Membership], node coord.Membership, self coord.Member, fn func([]coord.Member)) {
+	e.start(func(ctx context.Context) {
+		if err := node.Join(ctx, self, fn); err != nil {
+			e.lapse()
+		}
+	})
 }
 
 // sees waits until fn was called with exactly these members, in the order of incarnation.
@@ -113,9 +122,7 @@ func membersSelf(e *env[coord.Membership]) {
 	plain := coord.Member{Incarnation: task.ID{1}} // everything else may be missing
 	lists := make(chan coord.Member, 100)
 	node := e.connect()
-	e.start(func(ctx context.Context) {
-		_ = node.Join(ctx, plain, func(list []coord.Member) { lists <- list[0] })
-	})
+	joinWith(e, node, plain, func(list []coord.Member) { lists <- list[0] })
 	got := receive(e, "the list of members", lists)
 	if got.Incarnation != plain.Incarnation || got.Name != "" || len(got.Handlers)+len(got.Selectors)+len(got.Labels) > 0 {
 		e.Errorf("got %+v, want %+v", got, plain)
@@ -190,15 +197,13 @@ func membersOneNode(e *env[coord.Membership]) {
 func membersOwnList(e *env[coord.Membership]) {
 	node := e.connect()
 	witness := join(e, node, member(1))
-	e.start(func(ctx context.Context) {
-		_ = node.Join(ctx, member(2), func(list []coord.Member) {
-			for i := range list {
-				clear(list[i].Labels)
-				clear(list[i].Handlers)
-				clear(list[i].Selectors)
-				list[i] = coord.Member{}
-			}
-		})
+	joinWith(e, node, member(2), func(list []coord.Member) {
+		for i := range list {
+			clear(list[i].Labels)
+			clear(list[i].Handlers)
+			clear(list[i].Selectors)
+			list[i] = coord.Member{}
+		}
 	})
 	witness.sees(e, member(1), member(2))
 	third := join(e, node, member(3))
@@ -211,18 +216,17 @@ func membersOneCall(e *env[coord.Membership]) {
 	var a alone
 	called, release := make(chan int), make(chan struct{})
 	node := e.connect()
-	e.start(func(ctx context.Context) {
-		_ = node.Join(ctx, member(100), func(list []coord.Member) {
-			defer a.enter(e.T, "fn")()
-			select {
-			case called <- len(list):
-			case <-ctx.Done():
-			}
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-		})
+	over := e.Context().Done()
+	joinWith(e, node, member(100), func(list []coord.Member) {
+		defer a.enter(e.T, "fn")()
+		select {
+		case called <- len(list):
+		case <-over:
+		}
+		select {
+		case <-release:
+		case <-over:
+		}
 	})
 	receive(e, "the list of members", called)
 	want := []coord.Member{member(100)}
@@ -230,7 +234,7 @@ func membersOneCall(e *env[coord.Membership]) {
 		want = append(want, member(i+1))
 		join(e, e.connect(), member(i+1)).sees(e, slices.Clone(want)...)
 		e.settle()
-		release <- struct{}{}
+		send(e, "a member that goes on", release, struct{}{})
 		receive(e, "the list of members", called)
 	}
 }
@@ -283,9 +287,7 @@ func membersIdentity(e *env[coord.Membership]) {
 func membersLease(e *env[coord.Membership]) {
 	node := e.connect()
 	known := make(chan time.Duration, 1)
-	e.start(func(ctx context.Context) {
-		_ = node.Join(ctx, member(1), func([]coord.Member) { known <- node.Lease() })
-	})
+	joinWith(e, node, member(1), func([]coord.Member) { known <- node.Lease() })
 	lease := receive(e, "the list of members", known)
 	if lease < 0 || (lease == 0) != e.connect().Proves(member(9).Incarnation) {
 		e.Errorf("a member has a lease of %v, and a node proves one that has never joined: %t", lease, lease > 0)
@@ -300,14 +302,9 @@ func membersUnheard(e *env[coord.Membership]) {
 	}
 	heard, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	e.start(func(ctx context.Context) {
-		err := node.Join(ctx, member(1), func(list []coord.Member) {
-			if len(list) > 1 {
-				once.Do(func() { close(heard); <-goOn })
-			}
-		})
-		if err != nil {
-			e.lapsed.Store(true)
+	joinWith(e, node, member(1), func(list []coord.Member) {
+		if len(list) > 1 {
+			once.Do(func() { close(heard); <-goOn })
 		}
 	})
 	self := member(1).Incarnation

@@ -71,7 +71,7 @@ func holdAs(e *semaphores, node coord.Semaphore, id task.ID, heard func(coord.Ho
 			h.listen(news)
 		})
 		if err != nil && !h.cut.Load() {
-			e.lapsed.Store(true)
+			e.lapse()
 		}
 		h.result <- err
 	})

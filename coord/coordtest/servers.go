@@ -50,9 +50,40 @@ type client struct {
 	ended  chan error
 }
 
-func holdPermits(t *testing.T, n coord.Semaphore, id byte) *client {
+func holdPermits(t *testing.T, n coord.Semaphore) *client {
 	t.Helper()
-	h := &client{node: n, id: task.ID{id}, lives: make(chan struct{}), ended: make(chan error, 1)}
+	h := startHolder(t, n)
+	within(t, "a holder that lives", h.lives)
+	return h
+}
+
+// holdAll has a holder get both permits. One that loses its lease, because the machine is slow, is followed by another.
+func holdAll(t *testing.T, n coord.Semaphore) *client {
+	t.Helper()
+	for {
+		h := startHolder(t, n)
+		isEnded := func() bool { return len(h.ended) > 0 }
+		Await(t, "a holder that lives", func() bool { return isEnded() || h.isAlive() })
+		h.want(2)
+		Await(t, "2 permits", func() bool { return isEnded() || h.held.Load() == 2 })
+		if !isEnded() {
+			return h
+		}
+	}
+}
+
+// isAlive reports whether the first call of the function of Hold has come.
+func (h *client) isAlive() bool {
+	select {
+	case <-h.lives:
+		return true
+	default:
+		return false
+	}
+}
+
+func startHolder(t *testing.T, n coord.Semaphore) *client {
+	h := &client{node: n, id: newID(), lives: make(chan struct{}), ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	first := true
@@ -67,7 +98,6 @@ func holdPermits(t *testing.T, n coord.Semaphore, id byte) *client {
 			}
 		})
 	}()
-	within(t, "a holder that lives", h.lives)
 	return h
 }
 
@@ -111,7 +141,7 @@ func within[T any](t *testing.T, what string, ch <-chan T) (v T) {
 // permitsPassOn has each server in turn killed, and hang, while two nodes pass permits to each other.
 func permitsPassOn(t *testing.T, servers Servers, connect func(time.Duration) coord.Semaphore) {
 	const long = 20 * time.Second // more than it takes the servers to elect a leader
-	a, b := holdPermits(t, connect(long), 1), holdPermits(t, connect(long), 2)
+	a, b := holdPermits(t, connect(long)), holdPermits(t, connect(long))
 	pass := func() {
 		for range 5 {
 			a.want(2)
@@ -150,9 +180,7 @@ func permitsPassOn(t *testing.T, servers Servers, connect func(time.Duration) co
 
 func nothingIsHeld(t *testing.T, servers Servers, connect func(time.Duration) coord.Semaphore) {
 	n := connect(2 * time.Second)
-	a := holdPermits(t, n, 1)
-	a.want(2)
-	a.gets(t, 2)
+	a := holdAll(t, n)
 	for i := range 2 {
 		if err := servers.Pause(i); err != nil {
 			t.Fatal(err)
@@ -169,9 +197,7 @@ func nothingIsHeld(t *testing.T, servers Servers, connect func(time.Duration) co
 			t.Fatal(err)
 		}
 	}
-	again := holdPermits(t, n, 2)
-	again.want(2)
-	again.gets(t, 2)
+	holdAll(t, n)
 }
 
 // RunHang runs tests of nodes of a coordinator of which one of three servers takes requests and does not answer. server is the
@@ -190,8 +216,8 @@ func RunHang(t *testing.T, server string, connect func(t *testing.T, endpoints [
 				wires[i], endpoints[i] = Wire(t, server)
 			}
 			var holders []*client
-			for i := range nodes {
-				h := holdPermits(t, connect(t, endpoints[:], lease), byte(i+1))
+			for range nodes {
+				h := holdPermits(t, connect(t, endpoints[:], lease))
 				h.want(2)
 				h.gets(t, 2)
 				holders = append(holders, h)

@@ -26,7 +26,7 @@ func TestWhatIsTooLargeForTheServersIsRefusedAndDisturbsNothing(t *testing.T) {
 			t.Parallel()
 			servers := start(t, 1, etcdtest.WithFlags(c.flags...))
 			log := new(logtest.Buffer)
-			n := connect(t, etcd.Options{Endpoints: servers.Endpoints(), Lease: 10 * time.Second, Log: slog.New(slog.NewTextHandler(log, nil))})
+			n := connect(t, etcd.Options{Endpoints: servers.Endpoints(), Lease: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
 			coordtest.RunSizes(t, n, log, c.largest)
 		})
 	}

@@ -18,9 +18,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	endpoints := start(t, 1, etcdtest.WithTLS(server.File, server.KeyFile, authority.File)).Endpoints()
 	t.Run("the right certificate works", func(t *testing.T) {
 		n := connect(t, etcd.Options{Endpoints: endpoints, TLS: authority.Client(client)})
-		if err := n.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		coordtest.Works(t, n)
 		coordtest.Use(t, n)
 	})
 	t.Run("no client certificate", func(t *testing.T) {

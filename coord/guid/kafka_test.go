@@ -34,12 +34,12 @@ func byTopic(t *testing.T, topic string, o guid.Options) func() (*remote, *kafka
 			Connection: kafka.Connection{Name: "main", Brokers: []string{by}, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, by)
 			}},
-			Topic: topic, Create: true, Partitions: 1, Check: testLease / 20, Log: log,
+			Topic: topic, Create: true, Partitions: 1, Check: o.Lease / 20, Log: log,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := &remote{wire: w}
+		n := &remote{wire: w, lease: o.Lease}
 		t.Cleanup(func() {
 			n.heals.Wait()
 			if err := bus.Close(); err != nil {
@@ -54,8 +54,8 @@ func byTopic(t *testing.T, topic string, o guid.Options) func() (*remote, *kafka
 	}
 }
 
-func onKafka(o guid.Options) coordtest.Backend[coord.Elector] {
-	o.Lease = testLease
+func onKafka(o guid.Options, lease time.Duration) coordtest.Backend[coord.Elector] {
+	o.Lease = lease
 	return coordtest.Backend[coord.Elector]{
 		New: func(t *testing.T) func() coord.Elector {
 			connect := byTopic(t, fmt.Sprint("topic-", topics.Add(1)), o)
@@ -70,6 +70,7 @@ func onKafka(o guid.Options) coordtest.Backend[coord.Elector] {
 			}
 		},
 		Sever:    func(_ *testing.T, n coord.Elector) { n.(*remote).sever() },
+		Slower:   func() coordtest.Backend[coord.Elector] { return onKafka(o, 2*lease) },
 		Patience: patience,
 		Settle:   20 * time.Millisecond,
 		Overlap:  patience / 2, // messages may be late on a busy machine; that two lead must end
@@ -80,11 +81,11 @@ func onKafka(o guid.Options) coordtest.Backend[coord.Elector] {
 func TestElectionsByATopicOfKafka(t *testing.T) {
 	t.Run("of nodes that must hear themselves", func(t *testing.T) {
 		t.Parallel()
-		coordtest.RunElector(t, onKafka(guid.Options{MustHear: true}))
+		coordtest.RunElector(t, onKafka(guid.Options{MustHear: true}, testLease))
 	})
 	t.Run("by default, without severed nodes", func(t *testing.T) {
 		t.Parallel()
-		coordtest.RunTurns(t, onKafka(guid.Options{}))
+		coordtest.RunTurns(t, onKafka(guid.Options{}, testLease))
 	})
 }
 

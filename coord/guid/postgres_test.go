@@ -57,15 +57,17 @@ func TestMain(m *testing.M) {
 // testLease is short, since tests wait for its end, and long enough for messages on a busy machine.
 const testLease = 2 * time.Second
 
-const patience = time.Minute
+const patience = 4 * time.Minute
 
 // remote is the elector of a node that sends messages by a server. Its network can be cut.
 type remote struct {
 	*guid.Elector
-	wire    *wiretest.Wire
-	heals   sync.WaitGroup // the work of sever
-	isCut   atomic.Bool
-	severed int // how often; of the goroutine that severs it
+	messages coord.Messages
+	wire     *wiretest.Wire
+	lease    time.Duration
+	heals    sync.WaitGroup // the work of sever
+	isCut    atomic.Bool
+	severed  int // how often; of the goroutine that severs it
 }
 
 // remotes returns a function that connects nodes to a new schema of the database.
@@ -85,11 +87,11 @@ func remotes(t *testing.T, url, schema string, o guid.Options) func() *remote {
 		}
 		t.Cleanup(pool.Close)
 		log := slog.New(slog.NewTextHandler(t.Output(), nil))
-		c, err := postgres.New(pool, postgres.Options{Schema: schema, Lease: testLease, Log: log})
+		c, err := postgres.New(pool, postgres.Options{Schema: schema, Lease: o.Lease, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := &remote{wire: w}
+		n := &remote{wire: w, lease: o.Lease}
 		t.Cleanup(func() {
 			n.heals.Wait()
 			if err := c.Close(); err != nil {
@@ -100,7 +102,7 @@ func remotes(t *testing.T, url, schema string, o guid.Options) func() *remote {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Log = log
+		n.messages, o.Log = messages, log
 		if n.Elector, err = guid.New(messages, o); err != nil {
 			t.Fatal(err)
 		}
@@ -122,21 +124,40 @@ func (n *remote) sever() {
 		n.wire.Cut()
 	}
 	n.heals.Go(func() {
-		time.Sleep(2 * testLease)
+		time.Sleep(2 * n.lease)
 		heal()
 		n.isCut.Store(false)
 	})
 }
 
+// hears waits until the node receives messages.
+func (n *remote) hears(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	heard := false
+	if err := n.messages.Receive(ctx, "probe", func([]byte) { heard = true; cancel() }); err != nil || !heard {
+		t.Fatalf("a node that receives messages: %v", err)
+	}
+}
+
 func onPostgres(t *testing.T, o guid.Options) coordtest.Backend[coord.Elector] {
-	url := server.Database(t)
-	var schemas atomic.Int64
-	o.Lease = testLease
+	return onDatabase(server.Database(t), new(atomic.Int64), o, testLease)
+}
+
+// onDatabase returns the backend of nodes with a lease. It counts the schemas.
+func onDatabase(url string, schemas *atomic.Int64, o guid.Options, lease time.Duration) coordtest.Backend[coord.Elector] {
+	o.Lease = lease
 	return coordtest.Backend[coord.Elector]{
 		New: func(t *testing.T) func() coord.Elector {
 			connect := remotes(t, url, fmt.Sprint("cluster_", schemas.Add(1)), o)
-			return func() coord.Elector { return connect() }
+			return func() coord.Elector {
+				n := connect()
+				n.hears(t) // until then it is isolated
+				return n
+			}
 		},
+		Slower:   func() coordtest.Backend[coord.Elector] { return onDatabase(url, schemas, o, 2*lease) },
 		Sever:    func(_ *testing.T, n coord.Elector) { n.(*remote).sever() },
 		Patience: patience,
 		Settle:   20 * time.Millisecond,

@@ -3,14 +3,11 @@
 package zk_test
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	library "github.com/go-zookeeper/zk"
 
-	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/zk"
 	"github.com/taskengine/taskengine/internal/certtest"
@@ -29,26 +26,10 @@ func withSASL(t *testing.T, endpoints []string, user, password, prefix string) *
 // patientLease gives a server time for SASL on a slow machine: a third of the lease.
 const patientLease = 20 * time.Second
 
-// refused waits until a node is refused, and checks that the error has certain words. A server that closes the connection
-// may be faster than its own answer.
-func refused(t *testing.T, n *zk.Coord, words ...string) {
-	t.Helper()
-	var err error
-	coordtest.Await(t, "a refusal", func() bool {
-		err = n.Check(t.Context())
-		return errors.Is(err, coord.ErrRefused)
-	})
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("the error is %q, and lacks %q", err, w)
-		}
-	}
-}
-
 // works waits until a server accepts a node, and uses it: one that has just started may be slow.
 func works(t *testing.T, n *zk.Coord) {
 	t.Helper()
-	coordtest.Await(t, "an answer", func() bool { return n.Check(t.Context()) == nil })
+	coordtest.Works(t, n)
 	coordtest.Use(t, n)
 }
 
@@ -69,12 +50,12 @@ func TestSASL(t *testing.T) {
 		{"an unknown user", "nobody", "wrong", `no user "nobody" with this password`}, // ZooKeeper 3.8 compares with the password of the user before
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			refused(t, withSASL(t, endpoints, c.user, c.password, prefix), endpoints[0], c.says)
+			coordtest.Refused(t, withSASL(t, endpoints, c.user, c.password, prefix), endpoints[0], c.says)
 		})
 	}
 	t.Run("the same user by the scheme digest", func(t *testing.T) {
 		n := connect(t, zk.Options{Endpoints: endpoints, User: "app", Password: "secret", Prefix: prefix})
-		refused(t, n, endpoints[0], `user "app" may not use a node below`)
+		coordtest.Refused(t, n, endpoints[0], `user "app" may not use a node below`)
 	})
 	t.Run("all nodes are the user's", func(t *testing.T) {
 		c, _, err := library.Connect(endpoints, 10*time.Second, library.WithLogInfo(false))
@@ -107,7 +88,7 @@ func TestAUserOfSASLWithAConnectionThatBreaks(t *testing.T) {
 func TestAServerWithoutUsersOfSASL(t *testing.T) {
 	t.Parallel()
 	n := withSASL(t, cluster.Endpoints(), "app", "secret", coordtest.Prefix())
-	refused(t, n, cluster.Endpoints()[0], "no users for SASL", "JAAS")
+	coordtest.Refused(t, n, cluster.Endpoints()[0], "no users for SASL", "JAAS")
 }
 
 func TestAServerThatDemandsSASL(t *testing.T) {
@@ -115,9 +96,9 @@ func TestAServerThatDemandsSASL(t *testing.T) {
 	endpoints := start(t, 1, zktest.WithUsers(passwords), zktest.WithLines("sessionRequireClientSASLAuth=true")).Endpoints()
 	n := withSASL(t, endpoints, "app", "secret", coordtest.Prefix())
 	works(t, n)
-	refused(t, withSASL(t, endpoints, "app", "wrong", coordtest.Prefix()), endpoints[0], `no user "app" with this password`)
+	coordtest.Refused(t, withSASL(t, endpoints, "app", "wrong", coordtest.Prefix()), endpoints[0], `no user "app" with this password`)
 	for _, o := range []zk.Options{{Endpoints: endpoints}, {Endpoints: endpoints, User: "app", Password: "secret"}} {
-		refused(t, connect(t, o), endpoints[0], "demands SASL", "auth: sasl")
+		coordtest.Refused(t, connect(t, o), endpoints[0], "demands SASL", "auth: sasl")
 	}
 }
 
@@ -129,7 +110,7 @@ func TestSASLByTLS(t *testing.T) {
 	o := zk.Options{Endpoints: endpoints, User: "app", Password: "secret", SASL: true, Lease: patientLease, TLS: authority.Client(authority.Issue(t, "client"))}
 	works(t, connect(t, o))
 	o.Password = "wrong"
-	refused(t, connect(t, o), endpoints[0], `no user "app" with this password`)
+	coordtest.Refused(t, connect(t, o), endpoints[0], `no user "app" with this password`)
 }
 
 func TestSASLNeedsAUser(t *testing.T) {

@@ -27,7 +27,7 @@ func TestWhatIsTooLargeForTheServersIsRefusedAndDisturbsNothing(t *testing.T) {
 			t.Parallel()
 			servers := start(t, 1, zktest.WithJava(c.java...))
 			log := new(logtest.Buffer)
-			n := connect(t, zk.Options{Endpoints: servers.Endpoints(), Lease: 10 * time.Second, Log: slog.New(slog.NewTextHandler(log, nil))})
+			n := connect(t, zk.Options{Endpoints: servers.Endpoints(), Lease: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
 			coordtest.RunSizes(t, n, log, c.largest)
 		})
 	}

@@ -25,9 +25,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	}
 	t.Run("the right certificate works", func(t *testing.T) {
 		n := with(t, named, authority.Client(client))
-		if err := n.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		coordtest.Works(t, n)
 		coordtest.Use(t, n)
 	})
 	t.Run("no client certificate", func(t *testing.T) {

@@ -23,9 +23,7 @@ func as(t *testing.T, user, password, prefix string) *zk.Coord {
 func TestUsers(t *testing.T) {
 	prefix := coordtest.Prefix()
 	n := as(t, "app", "secret", prefix)
-	if err := n.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	coordtest.Works(t, n)
 	coordtest.Use(t, n)
 	for name, c := range map[string]struct{ user, password, says string }{
 		"another user":     {"guest", "guest", `user "guest"`},
@@ -113,8 +111,6 @@ func TestAPrefixBelowANodeOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := as(t, "app", "secret", parent+"/app")
-	if err := n.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	coordtest.Works(t, n)
 	coordtest.Use(t, n)
 }

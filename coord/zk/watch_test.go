@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
@@ -17,7 +16,7 @@ import (
 
 // The library sets watches again when it has connected again, beside requests with answers that change its last seen state.
 func TestNoChangeIsMissedWhenConnectionsBreak(t *testing.T) {
-	o := zk.Options{Endpoints: cluster.Endpoints(), Prefix: coordtest.Prefix(), Lease: 2 * time.Second}
+	o := zk.Options{Endpoints: cluster.Endpoints(), Prefix: coordtest.Prefix(), Lease: patientLease}
 	b := connect(t, o)
 	wire, address := coordtest.Wire(t, cluster.Endpoints()[0])
 	o.Endpoints = []string{address}
