@@ -25,7 +25,7 @@ func opens(t *testing.T, s *postgres.Store, m coord.Membership) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	return e.Close(ctx)
 }

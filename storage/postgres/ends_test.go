@@ -372,7 +372,7 @@ func isMoved(t *testing.T, n *node, ids ...task.ID) {
 		if got == 0 {
 			break
 		}
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > 3*time.Minute {
 			t.Fatalf("%d rows are still in the spare table", got)
 		}
 	}

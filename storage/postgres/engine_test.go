@@ -78,7 +78,7 @@ func startWith(t *testing.T, url string, set policy.Set, do map[string]work, clu
 	}
 	n.Engine = e
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)
@@ -97,7 +97,7 @@ func (n *node) runs(id task.ID) int {
 // end waits until a task has ended and fails the test unless it ended like this.
 func (n *node) end(id task.ID, want task.State) *task.Task {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(n.t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := n.WaitTasks(ctx, id); err != nil {
 		n.t.Fatalf("task %v does not end: %v", id, err)

@@ -63,7 +63,7 @@ func TestALostHostKeepsItsLocksForSecondsOnly(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > 3*time.Minute {
 			t.Fatalf("the row is still locked: %v", err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSessionsOfANodeThatIsGoneAreEnded(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > 3*time.Minute {
 			t.Fatalf("the row is still locked: %v", err)
 		}
 	}

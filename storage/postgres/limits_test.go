@@ -34,7 +34,7 @@ func TestAChangeOfALimitReachesAllNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
 			if err := e.Close(ctx); err != nil {
 				t.Error(err)
@@ -43,7 +43,7 @@ func TestAChangeOfALimitReachesAllNodes(t *testing.T) {
 		return e
 	}
 	a, b := open("a"), open("b")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	heard := make(chan []engine.LimitSetting, 100)
 	go func() { _ = b.WatchLimits(ctx, func(all []engine.LimitSetting) { heard <- all }) }()

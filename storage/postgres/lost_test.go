@@ -138,7 +138,7 @@ func TestATaskWithALostAnswerRunsThoughItIsAskedForAgain(t *testing.T) {
 	p := policy.DefaultType()
 	p.Delivery = policy.AtMostOnce
 	n := alone(t, through, policy.Set{Slots: 10, Types: map[string]policy.Type{"pay": p}}, map[string]work{"pay": nothing})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	submit := func(id task.ID, payload string) error {
 		_, err := n.Submit(ctx, engine.Request{ID: id, Type: "pay", Payload: []byte(payload)})

@@ -23,7 +23,7 @@ func runHeads(t *testing.T, s *postgres.Store, me task.ID, more func() []*task.T
 	t.Helper()
 	commit := func(b *storage.Batch) (storage.Outcome, bool) {
 		out, err := s.Commit(t.Context(), b).Wait()
-		for end := time.Now().Add(time.Minute); isBlocked(err) && time.Now().Before(end); { // the machine is slow: nothing was changed
+		for end := time.Now().Add(3 * time.Minute); isBlocked(err) && time.Now().Before(end); { // the machine is slow: nothing was changed
 			time.Sleep(20 * time.Millisecond) // for a moment the store refuses at once
 			out, err = s.Commit(t.Context(), b).Wait()
 		}

@@ -35,7 +35,7 @@ func (n *node) paid() (tasks int, index string) {
 // untilSetting waits until the setting of the search attributes holds a text.
 func (n *node) untilSetting(text string) {
 	n.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		value, err := n.store.Setting(n.t.Context(), "search")
 		if err != nil {
 			n.t.Fatal(err)

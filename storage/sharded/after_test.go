@@ -60,7 +60,7 @@ func (q *queueOf) start() {
 }
 
 func (q *queueOf) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if err := q.Close(ctx); err != nil {
 		q.Error(err)
@@ -166,7 +166,7 @@ func runsAfter(t *testing.T, moves bool) {
 	for id, want := range q.wants {
 		got, err := q.Get(t.Context(), id)
 		for begin := time.Now(); errors.Is(err, task.ErrNotFound) || err == nil && got.State.Live(); got, err = q.Get(t.Context(), id) { // it may be on its way to its database
-			if time.Sleep(time.Millisecond); time.Since(begin) > 2*time.Minute {
+			if time.Sleep(time.Millisecond); time.Since(begin) > 5*time.Minute {
 				_, why, err := q.Why(t.Context(), id)
 				t.Fatalf("%v does not end: %+v, %v", id, why, err)
 			}

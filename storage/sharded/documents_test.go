@@ -30,7 +30,7 @@ func TestDocumentsLoseNoCountThoughShardsAreMoved(t *testing.T) {
 	a, b := database(t, "a"), database(t, "b")
 	var e *engine.Engine
 	store := openHalves(t, a, b, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)
@@ -108,7 +108,7 @@ func TestDocumentsLoseNoCountThoughShardsAreMoved(t *testing.T) {
 	for k := range keys {
 		key, once := fmt.Sprint("count ", k), fmt.Sprint("once ", k)
 		for begin := time.Now(); string(read(key).Data) != strconv.Itoa(wants[k]); time.Sleep(time.Millisecond) {
-			if time.Since(begin) > 2*time.Minute {
+			if time.Since(begin) > 5*time.Minute {
 				t.Fatalf("the document is %+v, want %d", read(key), wants[k])
 			}
 		}

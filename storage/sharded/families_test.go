@@ -61,7 +61,7 @@ func (f *families) start() {
 }
 
 func (f *families) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if err := f.Close(ctx); err != nil {
 		f.Error(err)
@@ -188,11 +188,11 @@ func (f *families) live(typ string) (n int64) {
 
 func (f *families) await(what string, is func() bool) {
 	f.Helper()
-	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			page, _ := f.store.List(f.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 5, Scan: 1000})
 			rows := page.Tasks
-			f.Fatalf("%s: not within three minutes; %d children have run; %v", what, f.count(), rows)
+			f.Fatalf("%s: not within five minutes; %d children have run; %v", what, f.count(), rows)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestTasksThatAreAddedWhenAnotherRunsAgainAreInItsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)

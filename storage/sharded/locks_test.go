@@ -36,7 +36,7 @@ func TestALockInOneOfTheDatabasesDelaysNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)
@@ -73,7 +73,7 @@ func TestALockInOneOfTheDatabasesDelaysNothingElse(t *testing.T) {
 			}
 		})
 	}
-	enough, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // if each waited behind a cancel: much longer
+	enough, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // if each waited behind a cancel: much longer
 	defer cancel()
 	for range 100 {
 		receipts, err := e.Submit(enough, engine.Request{Type: "work"})

@@ -39,7 +39,7 @@ type letters struct {
 
 func startLetters(t *testing.T) *letters {
 	l := &letters{T: t, a: database(t, "a"), b: database(t, "b"), runs: 4}
-	l.store = openHalves(t, l.a, l.b, func() { l.kill(time.Minute) })
+	l.store = openHalves(t, l.a, l.b, func() { l.kill(5 * time.Minute) })
 	typ := policy.DefaultType()
 	typ.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: time.Millisecond}}
 	flow := runner.TypePolicy()
@@ -182,11 +182,11 @@ func (l *letters) live(typ string) (n int64) {
 
 func (l *letters) await(what string, is func() bool) {
 	l.Helper()
-	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			page, _ := l.store.List(l.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 5, Scan: 1000})
 			rows := page.Tasks
-			l.Fatalf("%s: not within three minutes; %v", what, rows)
+			l.Fatalf("%s: not within five minutes; %v", what, rows)
 		}
 	}
 }

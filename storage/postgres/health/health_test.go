@@ -54,7 +54,7 @@ func join(t *testing.T, s *postgres.Store, typ string, handler task.HandlerFunc)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := n.Close(ctx); err != nil {
 			t.Error(err)

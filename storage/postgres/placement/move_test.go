@@ -354,7 +354,7 @@ func TestAMoveGoesOnAfterADeadlock(t *testing.T) {
 		go func() {
 			is, err := isWaiting()
 			for begin := time.Now(); !is && err == nil; is, err = isWaiting() {
-				if time.Since(begin) > time.Minute {
+				if time.Since(begin) > 3*time.Minute {
 					err = errors.New("the move does not wait for the node")
 					break
 				}
