@@ -27,7 +27,7 @@ func secret(text string) func() (string, error) {
 // probe returns what a probe of the connection says.
 func probe(t *testing.T, c kafka.Connection) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := c.Probe(ctx); err != nil {
 		return err.Error()

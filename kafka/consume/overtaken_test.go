@@ -25,7 +25,7 @@ type lateListing struct {
 }
 
 // patience is how long brokers wait for a client to do what a test is about.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // control has list answer the questions of the client for the first offset of a topic, -2, and for the end, -1. The fake
 // brokers answer them if that returns nil. added returns how many partitions the client has.

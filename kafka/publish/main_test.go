@@ -77,12 +77,12 @@ func open(t *testing.T, c publish.Config) *publish.Handler {
 
 func await(t *testing.T, what string, is func() bool, state ...func() string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			for _, f := range state {
 				what += ": " + f()
 			}
-			t.Fatalf("%s: not within a minute", what)
+			t.Fatalf("%s: not within three minutes", what)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func newTask(payload string) *task.Task {
 func read(t *testing.T, c *kafkatest.Cluster, topic string, n int) []*kgo.Record {
 	t.Helper()
 	reader := client(t, c, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var all []*kgo.Record
 	for len(all) < n {

@@ -212,10 +212,13 @@ func TestRecordsInDoubtTakeSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fake.Close()
-	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	h := open(t, publish.Config{
 		Connection: kafka.Connection{Name: "main", Brokers: fake.ListenAddrs()}, Slots: 3, Mapping: publish.Mapping{Topic: "stuck"},
 	})
+	if _, err := h.Handle(t.Context(), newTask("warm")); err != nil { // the first attempt asks for the limits of the topic
+		t.Fatal(err)
+	}
+	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	var now atomic.Pointer[task.Capacity]
 	defer h.Use(func(c task.Capacity) { now.Store(&c) }).End()
 	attempt := func(given *task.Task) {
