@@ -119,7 +119,9 @@ func racesTimeouts(n *node) {
 				} else {
 					timeouts.Add(1)
 					of.rest -= of.rest / 10
-					of.patience += of.patience / 50 // a slow machine has not begun to wait before the time is over
+					if of.patience += of.patience / 50; signals.Load() == 0 { // a slow machine has not begun to wait before the time is over
+						of.patience += of.patience / 4
+					}
 				}
 			}
 		})
