@@ -141,7 +141,7 @@ func (f *fleet) freeze(t *testing.T, name string, pause time.Duration) {
 func (f *fleet) ask(t *testing.T, args ...string) (said string) {
 	t.Helper()
 	var failed error
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(200 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 5*time.Minute; time.Sleep(200 * time.Millisecond) {
 		if said, failed = f.try(t, args...); failed == nil {
 			return said
 		}

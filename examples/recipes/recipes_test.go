@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	patience = time.Minute // for an expected event
+	patience = 3 * time.Minute // for an expected event
 	orders   = 200
 )
 
