@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -182,5 +183,41 @@ func TestPagesOfTheManualRunAsTheyAre(t *testing.T) {
 				t.Errorf("the page has only %d commands", done)
 			}
 		})
+	}
+}
+
+// check compiles the blocks of Python in its input, and runs the ones that are handler programs, but for the call that connects them to a node.
+const check = `
+import ast, json, sys, taskengine
+taskengine.run = lambda *a, **k: None
+for block in json.load(sys.stdin):
+    try:
+        code = compile(block["Text"], "block", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if "from taskengine import" in block["Text"]:
+            exec(code, {"__name__": "block"})
+    except Exception as error:
+        print("%s:%s: %r" % (block["Page"], block["Line"], error))
+`
+
+func TestBlocksOfPythonAreProgramsForThePackage(t *testing.T) {
+	t.Parallel()
+	all, err := docpages.Read("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(b docpages.Block) bool { return b.Language != "python" })
+	if len(all) < 10 {
+		t.Errorf("there are only %d blocks", len(all))
+	}
+	list, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "python3", "-c", check)
+	cmd.Path, cmd.Env, cmd.Stdin = systemPython(), newSession(t).env, strings.NewReader(string(list))
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
