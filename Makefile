@@ -161,6 +161,10 @@ incidents: ## run the commands of examples/incidents, and verify what they print
 etl: ## run the commands of examples/etl, a workflow of every night, and verify what they print
 	go test -count=1 -v ./examples/etl
 
+.PHONY: site
+site: ## make a site of the documentation in dist/site/VERSION (VERSION=latest), with a search that needs no server
+	@go -C tools run ./site -version '$(or $(VERSION),latest)' $(CURDIR)
+
 .PHONY: release
 release: ## make the files of a version in dist/: VERSION=v1.2.3; KEY=file signs them with an SSH key
 	go -C tools run ./release -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' $(CURDIR)

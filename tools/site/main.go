@@ -1,0 +1,70 @@
+// Site makes a site of README.md and the pages in docs: pages in HTML with a navigation, which is the table of README.md, and a search that needs no server.
+//
+//	go -C tools run ./site [-version VERSION] $PWD
+//
+// It writes dist/site/VERSION. A link that leads nowhere is an error. Links to other files of the repository lead to it.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	version := flag.String("version", "latest", "the `version`, which is the name of the folder")
+	flag.Parse()
+	if flag.NArg() != 1 || !filepath.IsAbs(flag.Arg(0)) {
+		fmt.Fprintln(os.Stderr, "usage: site [-version VERSION] ABSOLUTE-DIRECTORY")
+		os.Exit(2)
+	}
+	out := filepath.Join(flag.Arg(0), "dist", "site", *version)
+	pages, err := write(flag.Arg(0), out, *version)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "site:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%d pages in %s\n", pages, out)
+}
+
+// write makes the site of a repository in a folder, which it replaces, and returns how many pages it has.
+func write(root, out, version string) (int, error) {
+	pages, err := read(root)
+	if err != nil {
+		return 0, err
+	}
+	if err := check(root, pages); err != nil {
+		return 0, err
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return 0, err
+	}
+	if err := os.CopyFS(filepath.Join(out, "docs", "pictures"), os.DirFS(filepath.Join(root, "docs", "pictures"))); err != nil {
+		return 0, err
+	}
+	groups, err := navigation(pages)
+	if err != nil {
+		return 0, err
+	}
+	var index []entry
+	for _, p := range pages {
+		html, err := p.render(groups, version)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", p.path, err)
+		}
+		file := filepath.Join(out, p.target())
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, html, 0o644)); err != nil {
+			return 0, err
+		}
+		index = append(index, p.entries()...)
+	}
+	list, err := json.Marshal(index)
+	if err != nil {
+		return 0, err
+	}
+	// A script, not JSON: browsers fetch no files for pages that are files themselves.
+	return len(pages), os.WriteFile(filepath.Join(out, "index.js"), append(append([]byte("const index = "), list...), ";\n"...), 0o644)
+}
