@@ -18,7 +18,7 @@ import (
 
 // drainTime is how long the output of a process is read after its end. A process that has left the process group may
 // keep the pipes open for ever.
-const drainTime = 200 * time.Millisecond
+const drainTime = 2 * time.Second
 
 // instance is one process of the program, with the directory for its socket.
 type instance struct {
