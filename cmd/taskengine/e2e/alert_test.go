@@ -253,7 +253,7 @@ func TestANodeThatDiesIsReportedAndOneThatDrainsIsNot(t *testing.T) {
 	url := tables(t)
 	config := write(t, "taskengine.yaml", fmt.Sprintf(`
 storage: %s
-coordination: {lease: 2s}
+coordination: {lease: 8s}
 task_log: {max_size: 0B}
 alerts:
   targets: {hook: {webhook: {url: %q}}}

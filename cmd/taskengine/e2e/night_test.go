@@ -25,7 +25,7 @@ const (
 const nightConfig = `
 storage: %s
 node: {slots: 20}
-coordination: {lease: 1s}
+coordination: {lease: 10s}
 api: {tokens: %q}
 handlers:
   bank: {http: {url: %q}}

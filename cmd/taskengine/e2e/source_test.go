@@ -61,7 +61,7 @@ func (s *source) configure(t *testing.T, storage string) string {
 // fill writes records until ctx ends, and then waits until the brokers have confirmed them. There is always one on the way;
 // more at a time would only cost processor time, the more the slower the machine is.
 func (s *source) fill(ctx context.Context) error {
-	client, err := kafkatest.Client(s.brokers.Brokers(), kgo.DefaultProduceTopic(s.in))
+	client, err := kafkatest.Client(s.brokers.Brokers(), kgo.DefaultProduceTopic(s.in), kgo.UnknownTopicRetries(-1)) // a broker that has just started may not know it yet
 	if err != nil {
 		return err
 	}
