@@ -120,7 +120,7 @@ describe("a node that is of no use", { skip, concurrency: true }, () => {
       ),
   };
   for (const [name, call] of Object.entries(calls)) {
-    for (const timeout of [3_000, PATIENCE]) {
+    for (const timeout of [7_000, PATIENCE]) {
       test(`a node that hangs is left by ${name} of ${timeout} ms`, async (t) => {
         const wire = await Lossy.start(t, node.address);
         const c = open(t, [wire.address, node.address]);

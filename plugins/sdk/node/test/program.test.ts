@@ -22,7 +22,7 @@ function errorOf(outcome: Finish["outcome"]): ErrorMessage {
   return outcome.value;
 }
 
-suite("a program", { timeout: 60_000 }, () => {
+suite("a program", { timeout: 600_000 }, () => {
   test("started by a person explains itself", async (t) => {
     const program = await Program.start(t, { env: { TASKENGINE_HANDLER: "" } });
     assert.equal(await program.exited, 1);
@@ -152,7 +152,7 @@ suite("a program", { timeout: 60_000 }, () => {
   });
 });
 
-suite("a handler", { timeout: 60_000 }, () => {
+suite("a handler", { timeout: 600_000 }, () => {
   test("sees its task and answers with bytes, JSON, or the wish to be called again", async (t) => {
     const [host] = await Host.of(t);
     const bytes = Uint8Array.of(0, 1, 0xff);

@@ -17,7 +17,7 @@ from taskengine import _wire
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EVERYTHING = ("after", "check", "checkpoint", "children", "ended", "family", "progress", "rerun", "signals", "wait")
-PATIENCE = 20  # seconds in which whatever a test waits for must have happened
+PATIENCE = 120  # seconds in which whatever a test waits for must have happened
 
 
 def fields(message):

@@ -923,19 +923,19 @@ class Addresses(unittest.TestCase):
 
     def test_without_a_node_a_call_says_so_when_its_time_is_over(self):
         begin = time.monotonic()
-        with Client(["127.0.0.1:1", "unix:/nowhere"], timeout=0.3) as c:
+        with Client(["127.0.0.1:1", "unix:/nowhere"], timeout=2) as c:  # in which both addresses have been tried
             for call in (
                 lambda: c.get("x"),
                 lambda: c.cancel("x"),
                 lambda: c.submit("idle"),
-                lambda: c.wait("x", timeout=0.3),
+                lambda: c.wait("x", timeout=2),
             ):
                 with self.assertRaisesRegex(
                     client.Unavailable,
                     r"no node answers at 127.0.0.1:1 \(.*refused.*\), unix:/nowhere \(.*No such file.*\)",
                 ):
                     call()
-        self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+        self.assertGreaterEqual(time.monotonic() - begin, 2)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ class FlowTest(unittest.TestCase):
         waiting.start()
         self.assertEqual(self.flow.take(), [])
         self.flow.resolve("n", receipt(17, "16"))
-        waiting.join(20)
+        waiting.join(120)
         self.assertEqual(found, [MOST_SENT + 1])
         self.assertEqual(self.landed, [("16", client.Receipt("16", True, "created"))])
 

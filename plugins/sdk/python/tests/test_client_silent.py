@@ -161,7 +161,7 @@ class Silent(NodeTest):
             asyncio.run(alone())
 
         with futures.ThreadPoolExecutor(6) as pool:
-            running = {(n, t): pool.submit(hang, f, t) for n, f in firsts.items() for t in (3, 60)}
+            running = {(n, t): pool.submit(hang, f, t) for n, f in firsts.items() for t in (7, 60)}
             for name, done in running.items():
                 with self.subTest(name):
                     done.result()
@@ -182,7 +182,7 @@ class Silent(NodeTest):
             async def test(c):
                 receipt = await c.submit("idle")
                 with self.assertRaises(client.DeadlineExceeded):
-                    await c.wait(receipt.id, timeout=3)
+                    await c.wait(receipt.id, timeout=9)
 
             on_both(lambda: [self.node.address, other], test)
         self.assertFalse(used.is_set())
@@ -198,9 +198,9 @@ class Silent(NodeTest):
 
         with listening(lambda s: used.set()) as other, serving(slow) as address:
             with Client([address, other]) as c:
-                c.count()  # connects, which takes no part of the three seconds
+                c.count()  # connects, which takes no part of the nine seconds
                 with self.assertRaises(client.DeadlineExceeded):
-                    c.submit("idle", timeout=3)
+                    c.submit("idle", timeout=9)
         self.assertFalse(used.is_set())
         self.assertEqual(len(sent), 1)
 

@@ -50,7 +50,7 @@ class Calls(h.ProcessTest):
 
             @handler("meet")
             def meet(task, barrier=threading.Barrier(100)):
-                barrier.wait(20)
+                barrier.wait(120)
 
             run(slots=100)
         """

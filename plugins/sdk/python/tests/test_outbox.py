@@ -99,12 +99,12 @@ class Outboxes(unittest.TestCase):
 class Pools(unittest.TestCase):
     def test_jobs_that_wait_for_each_other_all_run(self):
         barrier, left = threading.Barrier(51), threading.Barrier(51)
-        pool = Pool(lambda job: (job.wait(20), left.wait(20)))
+        pool = Pool(lambda job: (job.wait(120), left.wait(120)))
         for _ in range(3):
             pool.add([barrier] * 20)
             pool.add([barrier] * 30)
-            barrier.wait(20)
-            left.wait(20)
+            barrier.wait(120)
+            left.wait(120)
         self.assertLessEqual(pool._threads, 100)
 
     def test_without_more_threads_those_there_are_do_all_the_jobs(self):
@@ -112,7 +112,7 @@ class Pools(unittest.TestCase):
 
         def do(job):
             begun.set()
-            go_on.wait(20)
+            go_on.wait(120)
             done.append(job)
             if len(done) == 3:
                 begun.clear()
@@ -121,11 +121,11 @@ class Pools(unittest.TestCase):
         finished = threading.Event()
         pool = Pool(do)
         pool.add([1])
-        self.assertTrue(begun.wait(20))
+        self.assertTrue(begun.wait(120))
         with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
             pool.add([2, 3])
             go_on.set()
-            self.assertTrue(finished.wait(20))
+            self.assertTrue(finished.wait(120))
         self.assertEqual(done, [1, 2, 3])
 
     def test_without_any_thread_it_says_so(self):

@@ -137,7 +137,7 @@ class SilentTest {
   @Test
   void aNodeThatHangsIsLeft() throws Exception {
     Map<String, Act> calls = new HashMap<>();
-    for (Duration timeout : List.of(Duration.ofSeconds(3), PATIENCE)) {
+    for (Duration timeout : List.of(Duration.ofSeconds(7), PATIENCE)) {
       calls.put("again " + timeout, c -> c.within(timeout).count(TaskFilter.all()));
       calls.put("submit " + timeout, c -> c.within(timeout).submit(Request.of("idle")));
       calls.put(
@@ -183,7 +183,7 @@ class SilentTest {
         Listener other = new Listener(socket -> {});
         TaskengineClient client = TaskengineClient.to(node.address(), other.address()).open()) {
       Receipt receipt = client.submit(Request.of("idle"));
-      TaskengineClient hasty = client.within(Duration.ofSeconds(3));
+      TaskengineClient hasty = client.within(Duration.ofSeconds(9));
       assertThrows(DeadlineExceededException.class, () -> hasty.await(receipt.id()));
       assertEquals(0, other.taken.get());
     }

@@ -85,7 +85,7 @@ class AnswersTest {
   }
 
   @Test
-  @Timeout(20)
+  @Timeout(120)
   void anExceptionThatIsItsOwnCauseIsAnsweredAlsoWhenCancelled() {
     Exception first = new IOException("first");
     first.initCause(new IOException("second", first));

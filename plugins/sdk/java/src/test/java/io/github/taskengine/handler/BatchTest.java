@@ -143,7 +143,7 @@ class BatchTest {
       host.run("b", "", "");
       begun.await();
       host.cancel(1, Wire.Cancel.Reason.REASON_CANCELLED, "first");
-      assertTrue(oneCancelled.await(20, TimeUnit.SECONDS), "it was interrupted too early");
+      assertTrue(oneCancelled.await(120, TimeUnit.SECONDS), "it was interrupted too early");
       host.cancel(2, Wire.Cancel.Reason.REASON_CANCELLED, "second");
       assertEquals(
           "cancelled: first, cancelled: second",

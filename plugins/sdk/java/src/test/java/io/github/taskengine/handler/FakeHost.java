@@ -19,7 +19,7 @@ import java.util.function.Predicate;
 
 /** The other end of a session's stream, without a process or a socket between them. */
 final class FakeHost extends ServerCall<Wire.ToHandler, Wire.FromHandler> implements AutoCloseable {
-  private static final long PATIENCE = TimeUnit.SECONDS.toNanos(20);
+  private static final long PATIENCE = TimeUnit.SECONDS.toNanos(120);
 
   private final Program program;
   private final EventLoop loop = new DefaultEventLoop(Daemons.named("loop-"));

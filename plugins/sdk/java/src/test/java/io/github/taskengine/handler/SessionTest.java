@@ -253,7 +253,7 @@ class SessionTest {
       begun.await();
       host.endStream();
       assertEquals(Status.OK, host.untilEnd());
-      assertTrue(ended.await(20, TimeUnit.SECONDS));
+      assertTrue(ended.await(120, TimeUnit.SECONDS));
     }
   }
 
