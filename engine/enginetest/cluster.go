@@ -122,7 +122,7 @@ type peer struct {
 func (c *cluster) join(set policy.Set, handlers map[string]handle, change func(*peer)) *peer {
 	c.Helper()
 	p := &peer{Member: c.connect(), name: fmt.Sprint("node ", len(c.peers)+1)}
-	p.node = &node{T: c.T, store: p.Store, ledger: c.ledger, ctx: c.ctx}
+	p.node = &node{T: c.T, store: p.Store, ledger: c.ledger, ctx: c.ctx, report: c.report}
 	p.config = engine.Config{
 		Store: p.Store, Name: p.name, Lease: c.setup.Lease, Policies: set, Handlers: make(map[string]task.Handler),
 		Coordinator: p.Coordinator,
@@ -245,7 +245,7 @@ func (c *cluster) haveAllRun(ids []task.ID, nodes ...*peer) {
 	}
 	for _, p := range nodes {
 		if ran[p.name] == 0 {
-			c.Errorf("%s ran none of %d tasks; %v", p.name, len(ids), ran)
+			c.report("%s ran none of %d tasks; %v", p.name, len(ids), ran)
 		}
 	}
 }

@@ -112,7 +112,8 @@ type node struct {
 	config engine.Config // of the next open
 	alone  *local.Node   // the only node of its cluster
 	ledger *ledger
-	ctx    context.Context // ends after Config.Patience
+	ctx    context.Context      // ends after Config.Patience
+	report func(string, ...any) // that of its cluster; nil without one
 }
 
 func newNode(t *testing.T, c Config) *node {
@@ -303,7 +304,11 @@ func (n *node) ranOnce(ids ...task.ID) {
 	n.Helper()
 	for _, id := range ids {
 		if t := n.expect(id, task.Done); n.ledger.runs(id) != 1 || t.Attempt != 1 {
-			n.Errorf("task %v was run %d times and counted %d attempts, want one", id, n.ledger.runs(id), t.Attempt)
+			fail := n.Errorf
+			if n.report != nil {
+				fail = n.report
+			}
+			fail("task %v was run %d times and counted %d attempts, want one", id, n.ledger.runs(id), t.Attempt)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // leak returns an error if goroutines are left. Those that close a connection to ZooKeeper end by themselves, within
 // some seconds.
 func leak() (err error) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		if err = goleak.Find(); err == nil {
 			return nil
 		}
