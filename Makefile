@@ -43,6 +43,10 @@ test: ## run every test, most with the race detector; ARGS='-run X' selects
 test-scaffolds: ## run the first command of each project that `handler new` writes; fetches what they require
 	SCAFFOLDS=1 go test -count=1 -run TestTheFirstCommandOfEachScaffoldWorks ./cmd/taskengine/e2e
 
+.PHONY: chart
+chart: ## render the Helm chart into deploy/ and check it, after a change of it; compiles Helm's library for minutes
+	cd tools/chart && go test -count=1 . -update && go test -count=1 .
+
 .PHONY: test-postgres
 test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run X' select
 	@scripts/test-postgres $(VERSIONS) $(ARGS)
