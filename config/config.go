@@ -175,6 +175,7 @@ type TaskLog struct {
 type Listener struct {
 	Listen  string      // host:port; "" to not listen
 	Token   Text        // of the admin listener: the token for its private paths; "" is none
+	Scaler  bool        // of the admin listener: KEDA asks it
 	Socket  string      // of the API: the path of a Unix socket beside Listen; "" is none
 	Clients fs.FileMode // of the API: the permissions of Socket
 	TLS     ServerTLS   // of the connections with Listen

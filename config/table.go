@@ -100,6 +100,7 @@ var apiTable = &object{fields: []field{
 var adminTable = &object{fields: []field{
 	listen("127.0.0.1:7421"),
 	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. With `api.tokens`, a token with the role `admin` for all types is enough, too. Without either, these paths answer callers on this machine, or no caller if a handler has a `user`. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a string of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+	{name: "scaler", doc: "Whether the listener is an external scaler of KEDA, too, by which KEDA starts as many workers as the tasks of a type need. It needs no token, and gives the numbers of `/metrics`. See [Kubernetes](kubernetes.md#workers-that-keda-scales).", def: "false", is: boolean(), at: in(func(l *Listener) *bool { return &l.Scaler })},
 	encrypted,
 }}
 

@@ -78,6 +78,16 @@ type Depths = cluster.Depths
 // some of the groups of a type if it has very many.
 func (e *Engine) Depths() (Depths, bool) { return e.cluster.Depths() }
 
+// Demand is how many tasks of a type there are for handlers to do, in [Engine.Demand].
+type Demand = cluster.Demand
+
+// Demand returns how many tasks of a type are ready or run, and since when the oldest ready one has been ready. It reads that from the
+// store, with the bounds of [Engine.Depths], so any node of a cluster knows it. On a store that is no [storage.LiveCounter] the running
+// tasks are those of this node, which is alone with it then.
+func (e *Engine) Demand(ctx context.Context, typ string) (Demand, error) {
+	return e.cluster.Demand(ctx, typ)
+}
+
 // Roles returns the roles for which this node stands, and whether it has them now: "cleaner" and "monitor",
 // and "healer" if nodes share the store. After a node was cut off, two may take themselves for the holder.
 func (e *Engine) Roles() map[string]bool { return e.cluster.Roles() }

@@ -17,6 +17,7 @@ type AdminConfig struct {
 	Metrics *Metrics
 	Build   Build
 	Backups *Backups // nil for none
+	Scaler  bool     // whether it is an external scaler of KEDA, for the types of Metrics
 
 	// Backups and profiles contain tasks, so their paths are private. A request to them is admitted if it carries Token, or a
 	// token of Tokens with the role admin for all types. If Token is "" and Tokens is nil, it is admitted if it comes from this
@@ -48,6 +49,9 @@ func NewAdmin(c AdminConfig) http.Handler {
 	})
 	if c.Backups != nil {
 		mux.Handle("POST /backup", c.private(verbBackup, http.HandlerFunc(c.Backups.serve)))
+	}
+	if c.Scaler {
+		mux.Handle(newScaler(c.Health, c.Metrics))
 	}
 	debug := http.NewServeMux()
 	debug.Handle("GET /debug/vars", expvar.Handler())

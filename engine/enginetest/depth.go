@@ -45,7 +45,18 @@ func countedAnew(n *node) {
 	if len(found.Types) != len(want) {
 		n.Errorf("found %+v, want %+v", found.Types, want)
 	}
+	n.demands("mail", 21, want[1].Oldest)
+	n.demands("bad", 0, time.Time{})
 	n.empty()
+}
+
+// demands checks how many tasks of a type are ready, and since when.
+func (n *node) demands(typ string, ready int64, oldest time.Time) {
+	n.Helper()
+	d, err := n.Demand(n.ctx, typ)
+	if err != nil || d.Ready != ready || d.Running != 0 || !d.Oldest.Equal(oldest) || d.More || d.At.IsZero() {
+		n.Errorf("the demand of %s is %+v, %v, want %d since %v", typ, d, err, ready, oldest)
+	}
 }
 
 // empty cancels all tasks that wait for a time or for a slot.

@@ -32,6 +32,40 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
+// scaledObject has the fields of the ScaledObject of KEDA that the chart uses.
+type scaledObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		ScaleTargetRef struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"scaleTargetRef"`
+		MinReplicaCount int32 `json:"minReplicaCount"`
+		MaxReplicaCount int32 `json:"maxReplicaCount"`
+		Triggers        []struct {
+			Type              string            `json:"type"`
+			Metadata          map[string]string `json:"metadata"`
+			AuthenticationRef *struct {
+				Name string `json:"name"`
+			} `json:"authenticationRef"`
+		} `json:"triggers"`
+	} `json:"spec"`
+}
+
+// triggerAuthentication has the fields of the TriggerAuthentication of KEDA that the chart uses.
+type triggerAuthentication struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		SecretTargetRef []struct {
+			Parameter string `json:"parameter"`
+			Name      string `json:"name"`
+			Key       string `json:"key"`
+		} `json:"secretTargetRef"`
+	} `json:"spec"`
+}
+
 // checkObject reports fields that the kind of an object does not have, doubled ones, and values of another type.
 func checkObject(t *testing.T, text string) {
 	t.Helper()
@@ -44,6 +78,8 @@ func checkObject(t *testing.T, text string) {
 		"apps/v1 StatefulSet": new(appsv1.StatefulSet), "apps/v1 Deployment": new(appsv1.Deployment),
 		"policy/v1 PodDisruptionBudget":           new(policyv1.PodDisruptionBudget),
 		"monitoring.coreos.com/v1 ServiceMonitor": new(serviceMonitor),
+		"keda.sh/v1alpha1 ScaledObject":           new(scaledObject),
+		"keda.sh/v1alpha1 TriggerAuthentication":  new(triggerAuthentication),
 	}
 	into, ok := kinds[of.APIVersion+" "+of.Kind]
 	if !ok {

@@ -28,7 +28,7 @@ const chartFolder = "../../deploy/helm/taskengine"
 func files(t *testing.T) map[string]string {
 	all := map[string]string{"../../deploy/kubernetes/embedded.yaml": "testdata/embedded.yaml", "../../deploy/kubernetes/postgres.yaml": "testdata/postgres.yaml"}
 	found, err := filepath.Glob(filepath.Join(chartFolder, "ci", "*-values.yaml"))
-	if err != nil || len(found) < 4 {
+	if err != nil || len(found) < 5 {
 		t.Fatal("the chart has too few files of values", found, err)
 	}
 	for _, path := range found {
@@ -75,7 +75,7 @@ func TestHelmFindsNothingWrongWithTheChart(t *testing.T) {
 }
 
 func TestTheChartRefusesUnknownValues(t *testing.T) {
-	for _, wrong := range []string{"storage: {drive: bolt}", "storage: {driver: mysql}", "token: {secret: a}"} {
+	for _, wrong := range []string{"storage: {drive: bolt}", "storage: {driver: mysql}", "token: {secret: a}", "keda: {scaledObjects: [{name: a}]}"} {
 		values, err := chartutil.ReadValues([]byte(wrong))
 		if err != nil {
 			t.Fatal(err)

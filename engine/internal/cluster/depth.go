@@ -233,22 +233,8 @@ func (d *depths) countErrors(ctx context.Context, adds bool) (bool, error) {
 
 // countReady counts the submitted tasks of each configured type, and of some others.
 func (d *depths) countReady(ctx context.Context, configured []string) error {
-	count := func(typ string) (err error) {
-		d.left = mostPages
-		return d.eachQueue(ctx, typ, func(q task.Queue) (bool, error) {
-			n := 0
-			if t := d.types[typ]; t != nil {
-				n = int(t.Submitted)
-			}
-			found, err := d.readQueue(ctx, q, mostReady-n)
-			if found > 0 {
-				d.of(typ).Submitted += int64(found)
-			}
-			return n+found < mostReady, err
-		})
-	}
 	for _, typ := range configured {
-		if err := count(typ); err != nil {
+		if err := d.countType(ctx, typ); err != nil {
 			return err
 		}
 	}
@@ -258,7 +244,23 @@ func (d *depths) countReady(ctx context.Context, configured []string) error {
 			return true, nil
 		}
 		others++
-		return others < mostTypes, count(first.Type)
+		return others < mostTypes, d.countType(ctx, first.Type)
+	})
+}
+
+// countType counts the submitted tasks of a type that are in queues.
+func (d *depths) countType(ctx context.Context, typ string) error {
+	d.left = mostPages
+	return d.eachQueue(ctx, typ, func(q task.Queue) (bool, error) {
+		n := 0
+		if t := d.types[typ]; t != nil {
+			n = int(t.Submitted)
+		}
+		found, err := d.readQueue(ctx, q, mostReady-n)
+		if found > 0 {
+			d.of(typ).Submitted += int64(found)
+		}
+		return n+found < mostReady, err
 	})
 }
 

@@ -145,7 +145,7 @@ func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 		return err
 	}
 	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, n.Config.Admin.AsksClients(), server.ListenConfig{Strict: true, MaxConnections: connections, TLS: encryption, Handler: server.NewAdmin(server.AdminConfig{
-		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
+		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups, Scaler: n.Config.Admin.Scaler,
 		Token: n.Config.Admin.Token.Reveal(), Tokens: p.tokens.valid(), Distrusts: n.Config.Distrusts(), Audit: p.audit,
 	})})
 	if err == nil {

@@ -67,5 +67,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- $_ := set $admin "tls" (deepCopy $pair) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.keda.enabled -}}
+{{- $_ := set $admin "scaler" true -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $own (deepCopy .Values.config)) -}}
 {{- end }}
