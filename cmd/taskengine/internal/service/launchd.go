@@ -39,6 +39,9 @@ func (l launchd) install() ([]Step, error) {
 		l.writeOnce(darwinConfig, strings.ReplaceAll(content("taskengine.yaml"), "/var/lib/taskengine", darwinData)),
 	}
 	if l.Root == "" {
+		if l.isLoaded() {
+			steps = append(steps, l.run("launchctl", "bootout", launchdName)) // it refuses a service that it has already
+		}
 		steps = append(steps,
 			l.run("mkdir", "-p", darwinData),
 			l.run("chown", l.User, darwinData),
@@ -49,17 +52,23 @@ func (l launchd) install() ([]Step, error) {
 
 func (l launchd) uninstall() []Step {
 	steps := []Step{l.remove(plistPath)}
-	if l.Root == "" {
+	if l.Root == "" && l.isLoaded() {
 		steps = append([]Step{l.run("launchctl", "bootout", launchdName)}, steps...)
 	}
 	return steps
+}
+
+// isLoaded reports whether launchd has the service.
+func (l launchd) isLoaded() bool {
+	_, err := l.Run("launchctl", "print", launchdName)
+	return err == nil
 }
 
 func (l launchd) status(found *Status) []byte {
 	found.Config, found.Enabled, found.Active = darwinConfig, "enabled", "unknown"
 	if l.Root == "" {
 		found.Active = "inactive"
-		if _, err := l.Run("launchctl", "print", launchdName); err == nil {
+		if l.isLoaded() {
 			found.Active = "active"
 		}
 	}

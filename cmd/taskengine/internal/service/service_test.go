@@ -40,6 +40,16 @@ func take(t *testing.T, steps []Step, err error) (all []string) {
 	return all
 }
 
+// commands returns the commands of steps.
+func commands(steps []Step) (all []string) {
+	for _, s := range steps {
+		if s.Action == Run {
+			all = append(all, s.What)
+		}
+	}
+	return all
+}
+
 func read(t *testing.T, m *Machine, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(m.path(name))
@@ -100,14 +110,6 @@ func TestAServiceOfThisMachineIsMadeKnownToSystemd(t *testing.T) {
 	steps, err := systemd{m}.install()
 	if err != nil {
 		t.Fatal(err)
-	}
-	commands := func(steps []Step) (all []string) {
-		for _, s := range steps {
-			if s.Action == Run {
-				all = append(all, s.What)
-			}
-		}
-		return all
 	}
 	if diff := cmp.Diff([]string{"systemd-sysusers taskengine.conf", "systemctl daemon-reload", "systemctl enable taskengine.service"}, commands(steps)); diff != "" {
 		t.Errorf("install (-want +got): %s", diff)
@@ -205,12 +207,38 @@ func TestAServiceOfLaunchdHasItsProgramAndUser(t *testing.T) {
 	if take(t, steps, err); m.has(plistPath) || !m.has(darwinConfig) {
 		t.Error("it does not remove the service alone")
 	}
-	m.Root = ""
-	if steps := (launchd{m}).uninstall(); steps[0].What != "launchctl bootout "+launchdName {
-		t.Errorf("on this machine the steps are %v", steps)
+}
+
+func TestAServiceThatLaunchdHasIsTakenFromItFirst(t *testing.T) {
+	for name, loaded := range map[string]error{"loaded": nil, "not loaded": errors.New("exit status 113")} {
+		l := launchd{&Machine{
+			System: "darwin", Program: "/usr/local/bin/taskengine", User: "anna",
+			Run: func(string, ...string) (string, error) { return "", loaded },
+		}}
+		bootout := []string{"launchctl bootout " + launchdName}
+		if loaded != nil {
+			bootout = nil
+		}
+		if diff := cmp.Diff(bootout, commands(l.uninstall())); diff != "" {
+			t.Errorf("uninstall of one that is %s (-want +got): %s", name, diff)
+		}
+		steps, err := l.install()
+		want := append(slices.Clone(bootout), "mkdir -p "+darwinData, "chown anna "+darwinData, "launchctl bootstrap system "+plistPath)
+		if diff := cmp.Diff(want, commands(steps)); err != nil || diff != "" {
+			t.Errorf("install over one that is %s: %v (-want +got): %s", name, err, diff)
+		}
 	}
-	if steps, err := (launchd{m}).install(); err != nil || steps[len(steps)-1].What != "launchctl bootstrap system "+plistPath {
-		t.Errorf("on this machine the steps are %v, %v", steps, err)
+}
+
+func TestAMessageOfSystemctlIsNoState(t *testing.T) {
+	for out, want := range map[string]string{
+		"disabled\n": "disabled", "not-found\n": "not-found", "": "unknown",
+		"System has not been booted with systemd as init system (PID 1).\n": "unknown",
+	} {
+		m := &Machine{Run: func(string, ...string) (string, error) { return out, errors.New("exit status 1") }}
+		if got := m.state("systemctl"); got != want {
+			t.Errorf("the state in %q is %s, want %s", out, got, want)
+		}
 	}
 }
 

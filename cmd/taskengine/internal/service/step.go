@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -79,10 +80,13 @@ func (m *Machine) run(words ...string) Step {
 	}}
 }
 
-// word returns the first word that a command prints, or "unknown". Its exit code does not matter.
-func (m *Machine) word(command string, args ...string) string {
+// aState matches a state as systemctl prints it. A message about an error begins with a capital letter.
+var aState = regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
+
+// state returns the state that a command prints, or "unknown". Its exit code does not matter.
+func (m *Machine) state(command string, args ...string) string {
 	out, _ := m.Run(command, args...)
-	if words := strings.Fields(out); len(words) > 0 {
+	if words := strings.Fields(out); len(words) > 0 && aState.MatchString(words[0]) {
 		return words[0]
 	}
 	return "unknown"

@@ -76,9 +76,9 @@ func (s systemd) uninstall() []Step {
 
 func (s systemd) status(found *Status) []byte {
 	found.Config, found.Active = linuxConfig, "unknown"
-	found.Enabled = s.word("systemctl", s.inRoot([]string{"is-enabled", unitName})...)
+	found.Enabled = s.state("systemctl", s.inRoot([]string{"is-enabled", unitName})...)
 	if s.Root == "" {
-		found.Active = s.word("systemctl", "is-active", unitName)
+		found.Active = s.state("systemctl", "is-active", unitName)
 	}
 	if found.Package {
 		return []byte(content(unitName))
