@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 func main() {
@@ -19,6 +20,10 @@ func main() {
 	flag.Parse()
 	if flag.NArg() != 1 || !filepath.IsAbs(flag.Arg(0)) {
 		fmt.Fprintln(os.Stderr, "usage: site [-version VERSION] ABSOLUTE-DIRECTORY")
+		os.Exit(2)
+	}
+	if !isVersion(*version) {
+		fmt.Fprintf(os.Stderr, "site: the version %q cannot be the name of a folder: use letters, digits and . _ -, a letter or a digit first\n", *version)
 		os.Exit(2)
 	}
 	out := filepath.Join(flag.Arg(0), "dist", "site", *version)
@@ -29,6 +34,11 @@ func main() {
 	}
 	fmt.Printf("%d pages in %s\n", pages, out)
 }
+
+var versionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// isVersion reports whether a version is the name of one folder, which is replaced: .. is that of all sites.
+func isVersion(version string) bool { return versionName.MatchString(version) }
 
 // write makes the site of a repository in a folder, which it replaces, and returns how many pages it has.
 func write(root, out, version string) (int, error) {

@@ -63,3 +63,14 @@ func TestALinkThatLeadsNowhereIsAnError(t *testing.T) {
 		t.Errorf("the problems are %v, want %s", err, want)
 	}
 }
+
+func TestAVersionIsOneFolder(t *testing.T) {
+	for version, want := range map[string]bool{
+		"latest": true, "v1.2.3": true, "v1.2.3-rc.1": true,
+		"": false, ".": false, "..": false, "../..": false, "a/b": false, "-a": false,
+	} {
+		if got := isVersion(version); got != want {
+			t.Errorf("%q is a version: %v", version, got)
+		}
+	}
+}
