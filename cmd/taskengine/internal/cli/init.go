@@ -27,6 +27,9 @@ replace FILE. It ends with the commands that start the node.`,
 			if len(args) > 0 {
 				file = args[0]
 			}
+			if err := newnode.CheckFree(file, force); err != nil {
+				return err // before the questions
+			}
 			tokensGiven := cmd.Flags().Changed("tokens")
 			if a.inTTY && !yes {
 				q := questions{out: a.stderr, in: a.stdin, given: cmd.Flags().Changed}
@@ -55,7 +58,7 @@ replace FILE. It ends with the commands that start the node.`,
 	flags.StringVar(&answers.Name, "name", "", "the name of the handler, its folder and its type of tasks; hello if it is not given")
 	flags.StringVar(&answers.Listen, "listen", "", "the address of the API as host:port, such as 127.0.0.1:7420, or :7420 for every interface")
 	flags.BoolVar(&answers.Tokens, "tokens", false, "clients need tokens; without it they do if --listen is not loopback")
-	flags.BoolVarP(&yes, "yes", "y", false, "ask nothing: take the defaults for what no flag gives")
+	flags.BoolVarP(&yes, "yes", "y", false, "ask nothing: take the defaults for the answers that no flag gives")
 	flags.BoolVar(&force, "force", false, "replace FILE if it is there")
 	return cmd
 }
@@ -105,7 +108,7 @@ func nextCommands(made newnode.Made, answers newnode.Answers) (next []string) {
 			host = "127.0.0.1"
 		}
 		if at := net.JoinHostPort(host, port); at != defaultAddress {
-			client += " --address " + at
+			client += " --address " + shellWord(at)
 		}
 	}
 	next = append(next, "taskengine run"+file)
@@ -118,7 +121,7 @@ func nextCommands(made newnode.Made, answers newnode.Answers) (next []string) {
 // shellWord returns a word as a shell reads it, with quotes if it needs them.
 func shellWord(word string) string {
 	plain := func(r rune) rune {
-		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./", r) {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:", r) {
 			return -1
 		}
 		return r

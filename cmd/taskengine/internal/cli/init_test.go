@@ -69,6 +69,12 @@ func TestInitAsksAtATerminal(t *testing.T) {
 	if r := began(t, "", "--yes"); r.code != exit.Failure || !strings.Contains(r.stderr, "is there already") {
 		t.Errorf("the second one ends with %d: %s", r.code, r.stderr)
 	}
+	if r := began(t, "bolt\n"); r.code != exit.Failure || strings.Contains(r.stderr, "Where are tasks kept") {
+		t.Errorf("it asks before it finds that a file is there: %d, %s", r.code, r.stderr)
+	}
+	if r := began(t, "", "other.yaml", "--yes", "--listen", "[::1]:8000"); r.code != exit.OK || !strings.HasSuffix(r.stderr, " --address '[::1]:8000'\n") {
+		t.Errorf("with an address of IPv6 it ends with %d: %s", r.code, r.stderr)
+	}
 	if r := began(t, "\n\n", "--force", "--storage", "postgres", "--several", "--tokens"); r.code != exit.Usage || strings.Contains(r.stderr, "Where are tasks kept") || !strings.Contains(r.stderr, "[:7420]") {
 		t.Errorf("with some answers by flags it ends with %d: %s", r.code, r.stderr)
 	}

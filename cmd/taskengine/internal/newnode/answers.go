@@ -75,8 +75,7 @@ func NeedsTokens(listen string) bool {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// check returns an error if answers contradict each other, or are none of the choices. What the configuration itself refuses, its
-// check finds.
+// check returns an error if answers contradict each other, or are none of the choices. The check of the configuration finds the rest.
 func (a *Answers) check() error {
 	switch {
 	case !slices.Contains(Storages(), a.Storage):
@@ -92,7 +91,9 @@ func (a *Answers) check() error {
 	case a.Storage == Postgres && !variableName.MatchString(a.URLEnv):
 		return exit.Errorf(exit.Usage, "%.40q is no name of an environment variable, such as DATABASE_URL; the URL itself, which has a password, is not written to the file", a.URLEnv)
 	case a.Handler == NoHandler && a.Name != "":
-		return exit.Errorf(exit.Usage, "there is no handler that could be named %s: choose its language", a.Name)
+		return exit.Errorf(exit.Usage, "there is no handler that could be named %.80q: choose its language", a.Name)
+	case a.Handler != NoHandler:
+		return scaffold.CheckName(a.Name)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func render(a Answers) (string, error) {
 
 // scalar returns a text as YAML within a list or behind a key, with quotes if it needs them.
 func scalar(text string) (string, error) {
-	if strings.ContainsAny(text, ",[]{}") {
+	if strings.ContainsAny(text, ",[]{}\n") { // a text of several lines would be a block
 		n := yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: text}
 		out, err := yaml.Marshal(&n)
 		return strings.TrimSpace(string(out)), err

@@ -21,14 +21,14 @@ type Made struct {
 }
 
 // Write writes the configuration of a new node to a file, and the handler to a folder beside it. The answers are complete. An existing
-// file is replaced only if that is asked for by force, and a folder never; after an error there is nothing new. env returns variables
-// of the environment, which references in answers may name.
+// file is replaced only if that is asked for by force, and a folder never; after an error there is nothing new, unless the folder could
+// not be synced. env returns variables of the environment, which references in answers may name.
 func Write(file string, a Answers, force bool, env func(string) (string, bool)) (made Made, err error) {
 	if err := a.check(); err != nil {
 		return Made{}, err
 	}
-	if _, err := os.Lstat(file); err == nil && !force {
-		return Made{}, errThere(file)
+	if err := CheckFree(file, force); err != nil {
+		return Made{}, err
 	}
 	text, err := render(a)
 	if err != nil {
@@ -55,6 +55,14 @@ func Write(file string, a Answers, force bool, env func(string) (string, bool)) 
 		return Made{}, err
 	}
 	return made, folder.Sync(filepath.Dir(file))
+}
+
+// CheckFree returns an error if a file is there and is not to be replaced.
+func CheckFree(file string, force bool) error {
+	if _, err := os.Lstat(file); err == nil && !force {
+		return errThere(file)
+	}
+	return nil
 }
 
 // errThere returns the error for a file that is not to be replaced.
@@ -114,8 +122,8 @@ func place(written, file string, force bool) error {
 		return nil
 	}
 	// The file system has no links.
-	if _, err := os.Lstat(file); err == nil {
-		return errThere(file)
+	if err := CheckFree(file, false); err != nil {
+		return err
 	}
 	return os.Rename(written, file)
 }

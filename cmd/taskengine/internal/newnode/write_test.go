@@ -66,8 +66,8 @@ func TestTheConfigurationOfEveryAnswerIsValid(t *testing.T) {
 }
 
 func TestAnswersThatYAMLWouldReadAsOtherValuesAreTexts(t *testing.T) {
-	for _, name := range []string{"no", "null", "true", "on", "e1"} {
-		a := Answers{Storage: Bolt, Path: `a, [b]: {c} # "d" 'e'`, Handler: "sh", Name: name}
+	for i, name := range []string{"no", "null", "true", "on", "e1"} {
+		a := Answers{Storage: Bolt, Path: []string{`a, [b]: {c} # "d" 'e'`, "two\nlines"}[i%2], Handler: "sh", Name: name}
 		a.Complete()
 		file := filepath.Join(t.TempDir(), "n.yaml")
 		made, err := Write(file, a, false, none)
@@ -95,7 +95,8 @@ func TestNothingIsOverwrittenOrLeftBehind(t *testing.T) {
 	}{
 		"a storage that is not":     {func(a *Answers) { a.Storage = "memory" }, "none of pebble, bolt and postgres"},
 		"a language that is not":    {func(a *Answers) { a.Handler = "cobol" }, "none of"},
-		"a name that is not valid":  {func(a *Answers) { a.Name = "../x" }, "is not a name"},
+		"a name that is not valid":  {func(a *Answers) { a.Name = "../x" }, "small letters"},
+		"a name that is not YAML":   {func(a *Answers) { a.Name = "a\"b" }, "small letters"},
 		"a name of no program":      {func(a *Answers) { a.Name = "Mail" }, "small letters"},
 		"an address that is not":    {func(a *Answers) { a.Listen = "here" }, "api.listen"},
 		"an address without tokens": {func(a *Answers) { a.Listen = ":7420" }, "can be reached from other machines"},

@@ -46,14 +46,22 @@ func Languages() []string {
 	return names
 }
 
+// CheckName returns an error if a program cannot have a name.
+func CheckName(name string) error {
+	if !programName.MatchString(name) || len(name) > longestName {
+		return exit.Errorf(exit.Usage, "the name %.80q: use 1 to %d small letters and digits, a letter first, and single hyphens between them", name, longestName)
+	}
+	return nil
+}
+
 // New writes a project in a language to a new folder in dir that is named as the program, and
 // returns that folder. After an error there is no such folder, unless there was one before.
 func New(lang, dir, name string) (string, error) {
 	if !slices.Contains(Languages(), lang) {
 		return "", exit.Errorf(exit.Usage, "--lang is %.40q: choose one of %s", lang, strings.Join(Languages(), ", "))
 	}
-	if !programName.MatchString(name) || len(name) > longestName {
-		return "", exit.Errorf(exit.Usage, "the name %.80q: use 1 to %d small letters and digits, a letter first, and single hyphens between them", name, longestName)
+	if err := CheckName(name); err != nil {
+		return "", err
 	}
 	folder := filepath.Join(dir, name)
 	switch err := os.Mkdir(folder, 0o777); {
@@ -101,7 +109,8 @@ func fill(folder, root, name string) error {
 	})
 }
 
-// Command returns the command by which a node starts the program that [New] writes, relative to the folder of the program.
+// Command returns the command by which a node starts the program that [New] writes, relative to the folder of the program. The name
+// is one that [CheckName] accepts.
 func Command(lang, name string) ([]string, error) {
 	t, err := template.ParseFS(templates, path.Join(root, lang, "taskengine.yaml.tmpl"))
 	if err != nil {
