@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,11 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
+// alivePatience is how long the databases of a store may take to say which nodes are alive.
+const alivePatience = 30 * time.Second
+
 func newUpgrade(a *app) *cobra.Command {
-	return group("upgrade", "Say what an upgrade to this version meets", newUpgradeCheck(a))
+	return group("upgrade", "Check an upgrade to this version", newUpgradeCheck(a))
 }
 
 func newUpgradeCheck(a *app) *cobra.Command {
@@ -28,9 +32,9 @@ func newUpgradeCheck(a *app) *cobra.Command {
 		Short: "Say whether the nodes can be upgraded to this version",
 		Long: `Say whether the nodes of a configuration can be upgraded to the version of this program: whether
 it accepts the configuration, reads the store, works with the tables and the server of
-PostgreSQL, can use etcd or ZooKeeper, and can run beside the nodes that run now. Nothing is
-changed, and nodes may run; but a store in files is read by one process: if a node uses it, check
-a backup of it, by --store.
+PostgreSQL, can use etcd or ZooKeeper, and can run beside the nodes that run now. No task, table
+or setting is changed, and nodes may run; but a store in files is read by one process: if a node
+uses it, check a backup of it, by --store.
 
 The exit code is 0 if the upgrade is possible, also if it takes a step that is named, 1 if it
 would fail, and 10 if something could not be looked at.`,
@@ -73,7 +77,11 @@ func (a *app) upgradeFindings(ctx context.Context, flags *configFlags, store str
 		return nil, err
 	}
 	found = append(found, upgrade.Storage(ctx, p, log)...)
-	return append(found, a.nodeFindings(ctx, func() ([]string, error) { return coordination.Alive(ctx, p, log) })...), nil
+	return append(found, a.nodeFindings(ctx, func() ([]string, error) {
+		within, cancel := context.WithTimeout(ctx, alivePatience)
+		defer cancel()
+		return coordination.Alive(within, p, log)
+	})...), nil
 }
 
 // nodeFindings examines the nodes of the cluster of --address. If none answers there, alive returns the names of the nodes that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
@@ -24,18 +25,8 @@ func folder(ctx context.Context, p stores.Location, log *slog.Logger) (found Fin
 		return found
 	}
 	s, err := p.Look(ctx, log)
-	switch {
-	case err == nil:
-	case errors.Is(err, storage.ErrLocked):
-		found.add(Unknown, check, fmt.Sprintf("a node uses %s, and only that one can read it", p.Name), fmt.Sprintf(
-			"let it run, take a backup (taskengine backup), and check that: taskengine upgrade check --store %s:FOLDER; or stop the node and repeat this", p.Driver))
-		return found
-	case errors.Is(err, storage.ErrFormat), errors.Is(err, storage.ErrUnreleased), errors.Is(err, stores.ErrOtherDriver):
-		found.add(No, check, err.Error(), "")
-		return found
-	default:
-		found.add(No, check, err.Error(), "taskengine doctor examines a store that cannot be opened")
-		return found
+	if err != nil {
+		return Findings{ofError(p, err)}
 	}
 	if f, ok := s.(formatted); ok {
 		found = append(found, ofFormat(f.Format()))
@@ -44,6 +35,20 @@ func folder(ctx context.Context, p stores.Location, log *slog.Logger) (found Fin
 		found.add(Unknown, check, err.Error(), "repeat this")
 	}
 	return found
+}
+
+// ofError is the finding for a store that cannot be opened.
+func ofError(p stores.Location, err error) Finding {
+	switch {
+	case errors.Is(err, storage.ErrLocked):
+		return Finding{Unknown, "store", fmt.Sprintf("a node uses %s, and only that one can read it", p.Name), fmt.Sprintf(
+			"let it run, take a backup (taskengine backup), and check that: taskengine upgrade check --store %s:FOLDER; or stop the node and repeat this", p.Driver)}
+	case errors.Is(err, fs.ErrPermission):
+		return Finding{Unknown, "store", err.Error(), "run this as the user of the nodes"}
+	case errors.Is(err, storage.ErrFormat), errors.Is(err, storage.ErrUnreleased), errors.Is(err, stores.ErrOtherDriver):
+		return Finding{No, "store", err.Error(), ""}
+	}
+	return Finding{No, "store", err.Error(), "taskengine doctor examines a store that cannot be opened"}
 }
 
 // ofFormat is the finding for a store of the format is, which a program with the format own reads.

@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	databases "github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/migrate"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
+// patience is how long a database may take, for example while a migration has its tables locked.
+const patience = 30 * time.Second
+
 // database examines a database in PostgreSQL and its tables.
 func database(ctx context.Context, url, name, label string) (found Findings) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	version, err := databases.ServerVersion(ctx, url)
 	switch {
 	case err != nil:
@@ -26,6 +32,8 @@ func database(ctx context.Context, url, name, label string) (found Findings) {
 	switch {
 	case errors.Is(err, schema.ErrMismatch):
 		found.add(No, "tables", label+err.Error(), "")
+	case ctx.Err() != nil:
+		found.add(Unknown, "tables", fmt.Sprintf("%sthere was no answer within %v", label, patience), "repeat this when no other session keeps the tables locked")
 	case err != nil:
 		found.add(Unknown, "tables", label+err.Error(), "repeat this with a role that can read them")
 	default:

@@ -1,5 +1,5 @@
 // Package upgrade says whether the nodes of a configuration can be upgraded to this program: their stores, their databases, their
-// coordinator, and the programs that run now. It changes nothing.
+// coordinator, and the programs that run now. It changes no task, table or setting.
 package upgrade
 
 import (

@@ -1,7 +1,9 @@
 package upgrade
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -9,8 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/storage"
 )
 
 func TestTablesOfANeighbourFitAndOthersDoNot(t *testing.T) {
@@ -28,6 +33,23 @@ func TestAnOlderFormatIsRaised(t *testing.T) {
 	}
 	if got := ofFormat(2, 3); got.Verdict != Step || !strings.Contains(got.What, "raises it to 3") {
 		t.Errorf("an older format is %+v", got)
+	}
+}
+
+func TestAStoreThatThisUserMayNotReadIsUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want Verdict
+		do   string
+	}{
+		"another user's": {fmt.Errorf("look: %w", fs.ErrPermission), Unknown, "run this as the user of the nodes"},
+		"in use":         {fmt.Errorf("look: %w", storage.ErrLocked), Unknown, "--store pebble:FOLDER"},
+		"newer":          {fmt.Errorf("look: %w", storage.ErrFormat), No, ""},
+		"damaged":        {errors.New("look"), No, "taskengine doctor"},
+	} {
+		if got := ofError(stores.Location{Driver: config.Pebble}, c.err); got.Verdict != c.want || !strings.Contains(got.Do, c.do) {
+			t.Errorf("a store that is %s is %+v", name, got)
+		}
 	}
 }
 
@@ -71,6 +93,24 @@ func TestAConfigurationWithAnUnknownKeyIsRefused(t *testing.T) {
 	}
 }
 
+// contents returns the checksums of the files in a folder.
+func contents(t *testing.T, folder string) map[string][sha256.Size]byte {
+	t.Helper()
+	all := make(map[string][sha256.Size]byte)
+	err := filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		all[name] = sha256.Sum256(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestAStoreInFilesIsLookedAtAndNotChanged(t *testing.T) {
 	for _, kind := range []string{"bolt", "pebble"} {
 		driver, _ := stores.Named(kind)
@@ -97,7 +137,11 @@ func TestAStoreInFilesIsLookedAtAndNotChanged(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+		before := contents(t, folder)
 		check("of this program", OK, "which this version reads and writes")
+		if diff := cmp.Diff(before, contents(t, folder)); diff != "" {
+			t.Errorf("%s: the check has changed the store (-before +after): %s", kind, diff)
+		}
 		marks, err := filepath.Glob(filepath.Join(folder, "marker.format-version.*"))
 		if err != nil {
 			t.Fatal(err)
