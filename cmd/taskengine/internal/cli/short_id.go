@@ -70,14 +70,16 @@ func (c *client) taskID(ctx context.Context, arg string) (string, error) {
 		return "", exit.Errorf(exit.Usage, "%s is too short for an id of a task: give it whole, or its first %d characters or more", arg, leastID)
 	}
 	found, err := c.idsFrom(ctx, strings.ToLower(arg), nil, mostSimilar+1)
+	others := ""
 	if exit.Code(err) == exit.NotAllowed { // the token is for some types only
+		others = ", or is of a type that the token is not for"
 		found, err = c.idsOfOwnTypes(ctx, strings.ToLower(arg), err)
 	}
 	switch {
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", exit.Errorf(exit.NotFound, "no task has an id that begins with %s: it was never added, or has ended and is not kept any more", arg)
+		return "", exit.Errorf(exit.NotFound, "no task has an id that begins with %s: it was never added, or has ended and is not kept any more%s", arg, others)
 	case len(found) > 1:
 		ids := make([]string, 0, len(found))
 		for _, t := range found {
