@@ -81,11 +81,11 @@ func (e *Engine) Depths() (Depths, bool) { return e.cluster.Depths() }
 // Demand is how many tasks of a type there are for handlers to do, in [Engine.Demand].
 type Demand = cluster.Demand
 
-// Demand returns how many tasks of a type are ready or run, and since when the oldest ready one has been ready. It reads that from the
-// store, with the bounds of [Engine.Depths], so any node of a cluster knows it. On a store that is no [storage.LiveCounter] the running
+// Demand returns how many tasks of a type are ready or run and, with oldest, since when the oldest ready one has been ready, which may
+// take a read for each ordering key. It reads that from the store, with the bounds of [Engine.Depths], so any node of a cluster knows it. On a store that is no [storage.LiveCounter] the running
 // tasks are those of this node, which is alone with it then.
-func (e *Engine) Demand(ctx context.Context, typ string) (Demand, error) {
-	return e.cluster.Demand(ctx, typ)
+func (e *Engine) Demand(ctx context.Context, typ string, oldest bool) (Demand, error) {
+	return e.cluster.Demand(ctx, typ, oldest)
 }
 
 // Roles returns the roles for which this node stands, and whether it has them now: "cleaner" and "monitor",

@@ -36,8 +36,14 @@ const (
 type scaler struct {
 	health  *Health
 	metrics *Metrics
-	turn    chan struct{}          // full while a caller has the demands
-	demands map[string]askedDemand // owned by the caller that has filled turn; by type
+	turn    chan struct{}         // full while a caller has the demands
+	demands map[asked]askedDemand // owned by the caller that has filled turn
+}
+
+// asked is a question about the demand.
+type asked struct {
+	typ    string
+	oldest bool // whether the oldest task was looked for
 }
 
 // askedDemand is a demand that was read.
@@ -48,7 +54,7 @@ type askedDemand struct {
 
 // newScaler returns the path of the scaler and its handler.
 func newScaler(health *Health, metrics *Metrics) (string, http.Handler) {
-	s := &scaler{health: health, metrics: metrics, turn: make(chan struct{}, 1), demands: make(map[string]askedDemand)}
+	s := &scaler{health: health, metrics: metrics, turn: make(chan struct{}, 1), demands: make(map[asked]askedDemand)}
 	path, h := externalscalerconnect.NewExternalScalerHandler(s, connect.WithReadMaxBytes(maxScalerReq))
 	return path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == externalscalerconnect.ExternalScalerStreamIsActiveProcedure {
@@ -71,7 +77,7 @@ func (s *scaler) IsActive(ctx context.Context, ref *externalscaler.ScaledObjectR
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.demand(ctx, t.typ)
+	d, err := s.demand(ctx, t.asks())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +91,7 @@ func (s *scaler) StreamIsActive(ctx context.Context, ref *externalscaler.ScaledO
 		return err
 	}
 	for sent, last := false, false; !s.health.draining.Load(); {
-		d, err := s.demand(ctx, t.typ)
+		d, err := s.demand(ctx, t.asks())
 		if err != nil {
 			return err
 		}
@@ -121,7 +127,7 @@ func (s *scaler) GetMetrics(ctx context.Context, req *externalscaler.GetMetricsR
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.demand(ctx, t.typ)
+	d, err := s.demand(ctx, t.asks())
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +137,8 @@ func (s *scaler) GetMetrics(ctx context.Context, req *externalscaler.GetMetricsR
 	}}}, nil
 }
 
-// demand returns the demand of a type, read from the store less than scalerFresh ago. Callers read one after the other.
-func (s *scaler) demand(ctx context.Context, typ string) (engine.Demand, error) {
+// demand returns an answer that was read from the store less than scalerFresh ago. Callers read one after the other.
+func (s *scaler) demand(ctx context.Context, q asked) (engine.Demand, error) {
 	node := s.health.node.Load()
 	switch {
 	case node == nil:
@@ -146,18 +152,18 @@ func (s *scaler) demand(ctx context.Context, typ string) (engine.Demand, error) 
 	case <-ctx.Done():
 		return engine.Demand{}, ctx.Err()
 	}
-	if kept, ok := s.demands[typ]; ok && time.Since(kept.at) < scalerFresh {
+	if kept, ok := s.demands[q]; ok && time.Since(kept.at) < scalerFresh {
 		return kept.Demand, nil
 	}
-	d, err := node.engine.Demand(ctx, typ)
+	d, err := node.engine.Demand(ctx, q.typ, q.oldest)
 	if err != nil {
 		return engine.Demand{}, connect.NewError(connect.CodeUnavailable, err)
 	}
-	s.demands[typ] = askedDemand{d, time.Now()}
+	s.demands[q] = askedDemand{d, time.Now()}
 	return d, nil
 }
 
-// parse returns what a trigger asks for. Other metadata is KEDA's, such as the address of the scaler.
+// parse reads the metadata of a trigger. Other metadata is KEDA's, such as the address of the scaler.
 func (s *scaler) parse(ref *externalscaler.ScaledObjectRef) (t trigger, err error) {
 	given := ref.GetScalerMetadata()
 	if t.typ = given["type"]; t.typ == "" {
@@ -187,6 +193,9 @@ func (s *scaler) parse(ref *externalscaler.ScaledObjectRef) (t trigger, err erro
 func refusedTrigger(err error) error {
 	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("the metadata of the trigger: %w", err))
 }
+
+// asks returns the question that the metric needs answered.
+func (t trigger) asks() asked { return asked{t.typ, t.metric == scaleByAge} }
 
 // name returns the name of the metric.
 func (t trigger) name() string { return "taskengine-" + t.metric }

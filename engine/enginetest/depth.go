@@ -53,7 +53,10 @@ func countedAnew(n *node) {
 // demands checks how many tasks of a type are ready, and since when.
 func (n *node) demands(typ string, ready int64, oldest time.Time) {
 	n.Helper()
-	d, err := n.Demand(n.ctx, typ)
+	if d, err := n.Demand(n.ctx, typ, false); err != nil || d.Ready != ready || !d.Oldest.IsZero() {
+		n.Errorf("the demand of %s without its oldest task is %+v, %v, want %d", typ, d, err, ready)
+	}
+	d, err := n.Demand(n.ctx, typ, true)
 	if err != nil || d.Ready != ready || d.Running != 0 || !d.Oldest.Equal(oldest) || d.More || d.At.IsZero() {
 		n.Errorf("the demand of %s is %+v, %v, want %d since %v", typ, d, err, ready, oldest)
 	}

@@ -14,14 +14,15 @@ import (
 type Demand struct {
 	Ready   int64     // submitted tasks
 	Running int64     // tasks that nodes are processing
-	Oldest  time.Time // the least Rank.ReadyAt of the submitted tasks; zero if there is none
+	Oldest  time.Time // the least Rank.ReadyAt of the submitted tasks; zero if there is none, or it was not asked for
 	At      time.Time // when they were counted, by the clock of the tasks
 	More    bool      // a bound was met: there may be more ready tasks, or an older one
 	Paused  bool      // this node starts no tasks of the type
 }
 
-// Demand reads the demand of a type from the store, as often as it is called, within the bounds of [Cluster.Depths].
-func (k *Cluster) Demand(ctx context.Context, typ string) (Demand, error) {
+// Demand reads the demand of a type from the store, as often as it is called, within the bounds of [Cluster.Depths]. Only with oldest it
+// looks for the oldest task, which may take a read for each ordering key.
+func (k *Cluster) Demand(ctx context.Context, typ string, oldest bool) (Demand, error) {
 	ctx, cancel := context.WithTimeout(ctx, depthsPatience)
 	defer cancel()
 	var found Demand
@@ -41,7 +42,7 @@ func (k *Cluster) Demand(ctx context.Context, typ string) (Demand, error) {
 		}
 		found.Running = counts[storage.StateType{State: task.Processing, Type: typ}]
 		found.Ready = counts[storage.StateType{State: task.Submitted, Type: typ}]
-		if found.Ready == 0 {
+		if found.Ready == 0 || !oldest {
 			return found, nil
 		}
 		if err := d.findOldest(ctx, typ); err != nil {
@@ -60,6 +61,8 @@ func (k *Cluster) Demand(ctx context.Context, typ string) (Demand, error) {
 		found.Ready = d.of(typ).Submitted
 	}
 	of := d.of(typ)
-	found.Oldest, found.More = of.Oldest, of.More
+	if found.More = of.More; oldest {
+		found.Oldest = of.Oldest
+	}
 	return found, nil
 }
