@@ -96,7 +96,7 @@ func checkObject(t *testing.T, text string) {
 	}
 }
 
-// checkPod reports what the restricted Pod Security Standard forbids, and mounts without a volume.
+// checkPod reports rights that the restricted Pod Security Standard forbids, and mounts without a volume.
 func checkPod(t *testing.T, p *corev1.PodTemplateSpec, claims ...corev1.PersistentVolumeClaim) {
 	t.Helper()
 	volumes := make(map[string]bool)

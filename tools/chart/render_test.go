@@ -86,6 +86,24 @@ func TestTheChartRefusesUnknownValues(t *testing.T) {
 	}
 }
 
+func TestTheAdminListenerStaysWithinTheCluster(t *testing.T) {
+	values, err := chartutil.ReadValues([]byte(`{service: {type: LoadBalancer}, keda: {enabled: true, scaledObjects: [{name: a, target: {name: a}, type: a, targetValue: 1}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := rendered(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, inside, _ := strings.Cut(out["taskengine/templates/service.yaml"], "\n---\n")
+	if strings.Contains(open, "7421") || !strings.Contains(open, "7420") || !strings.Contains(inside, "7421") {
+		t.Errorf("the services are\n%s\n---\n%s", open, inside)
+	}
+	if !strings.Contains(out["taskengine/templates/scaledobject.yaml"], "scalerAddress: taskengine-nodes.default.svc:7421\n") {
+		t.Errorf("KEDA is given\n%s", out["taskengine/templates/scaledobject.yaml"])
+	}
+}
+
 // render returns the objects that the chart gives for a file of values, in the order of their templates.
 func render(t *testing.T, from string) (objects []string) {
 	t.Helper()

@@ -26,7 +26,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- ceil $sum | int -}}
 {{- end }}
 
-{{- /* How long a node may take to stop: it waits for its tasks, then for those that it has cancelled, and closes its parts. */ -}}
+{{- /* How long a node may take to stop: it waits for its tasks, then for the cancelled ones, and closes its parts. */ -}}
 {{- define "taskengine.stopSeconds" -}}
 {{- $grace := 10 -}}
 {{- range .Values.config.types -}}
