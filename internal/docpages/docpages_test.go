@@ -39,7 +39,7 @@ func TestThePagesOfTheRepositoryHaveBlocks(t *testing.T) {
 	}
 }
 
-// elided stands for what the documentation leaves out of a block of Go.
+// elided matches the marks for code that a block of Go leaves out.
 var elided = regexp.MustCompile(`\{ ?(\.\.\.|…) ?\}|(?m)^\t*(\.\.\.|…)$`)
 
 func TestBlocksOfGoAreGo(t *testing.T) {

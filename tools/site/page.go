@@ -39,7 +39,7 @@ type page struct {
 // heading is a heading of a page, with the text below it.
 type heading struct{ id, title, text string }
 
-// entry is what the search looks through.
+// entry is a part of a page that the search looks through.
 type entry struct {
 	Page    string `json:"page"`
 	Title   string `json:"title"`
@@ -138,7 +138,7 @@ func (p *page) words(of ast.Node) string {
 	return strings.Join(strings.Fields(all.String()), " ")
 }
 
-// entries returns what the search finds of the page.
+// entries returns the parts of the page that the search finds.
 func (p *page) entries() (all []entry) {
 	if strings.HasPrefix(p.path, "docs/adr/") {
 		return []entry{{Page: p.target(), Title: p.title}}

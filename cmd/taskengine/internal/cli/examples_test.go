@@ -67,7 +67,7 @@ func programs(text string) (all [][]string) {
 				words = words[1:]
 			}
 			for i, word := range words {
-				isFirst := i == 0 || i == 1 && words[0] == "sudo" || words[0] == "docker" && words[1] == "exec" || words[0] == "xargs"
+				isFirst := i == 0 || i == 1 && words[0] == "sudo" || i == 3 && words[0] == "sudo" && words[1] == "-u" || words[0] == "docker" && words[1] == "exec" || words[0] == "xargs"
 				if isFirst && (word == "taskengine" || strings.HasSuffix(word, "bin/taskengine")) {
 					args := words[i+1:]
 					if words[0] == "xargs" {
@@ -134,6 +134,7 @@ func TestLinesOfAShellAreSplitIntoCommands(t *testing.T) {
 		`X=1 bin/taskengine task add c | jq .; ls`:          `c`,
 		`ls | xargs taskengine task add d`:                  `d ID`,
 		`sudo taskengine task add e && true`:                `e`,
+		`sudo -u a taskengine task add f`:                   `f`,
 		`sudo install taskengine /usr/local/bin/`:           ``,
 		`taskengine-backup task add; run taskengine task x`: ``,
 	} {
