@@ -89,7 +89,8 @@ func (a *Answers) check() error {
 	case a.Storage != Postgres && a.Several:
 		return exit.Errorf(exit.Usage, "only nodes on postgres share their tasks, and one node alone can use a folder: choose postgres")
 	case a.Storage == Postgres && !variableName.MatchString(a.URLEnv):
-		return exit.Errorf(exit.Usage, "%.40q is no name of an environment variable, such as DATABASE_URL; the URL itself, which has a password, is not written to the file", a.URLEnv)
+		// The answer may be the URL, and is not repeated.
+		return exit.Errorf(exit.Usage, "the variable of the URL is no name of an environment variable: name one, such as DATABASE_URL, and not the URL itself, since a password in it would be written to the file")
 	case a.Handler == NoHandler && a.Name != "":
 		return exit.Errorf(exit.Usage, "there is no handler that could be named %.80q: choose its language", a.Name)
 	case a.Handler != NoHandler:
