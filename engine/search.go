@@ -96,8 +96,16 @@ func (e *Engine) total(ctx context.Context, b filter.Bounds, index string) (n in
 	if err != nil || !known {
 		return 0, err
 	}
+	var ofTypes []task.ErrorKind // of which the store reads the rows of all types
 	for _, k := range kinds {
-		n += k.Rows
+		if slices.Contains(b.Types, k.Type) {
+			ofTypes = append(ofTypes, k.Kind)
+		}
+	}
+	for _, k := range kinds {
+		if index != storage.IndexKind || b.Kinds != nil || slices.Contains(ofTypes, k.Kind) {
+			n += k.Rows
+		}
 	}
 	return n, nil
 }

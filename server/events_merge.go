@@ -57,9 +57,9 @@ type lostEvents struct {
 
 // receivedEvents is a response of a node, or why there is none.
 type receivedEvents struct {
-	of      *eventSource
-	res     *taskenginev1.EventsResponse
-	problem *taskenginev1.SilentNode
+	of  *eventSource
+	res *taskenginev1.EventsResponse
+	err error
 }
 
 // newEventMerger returns a merger that has sent the first response: when the nodes have answered, or do not in time. Without cursors it begins
@@ -209,11 +209,11 @@ func (m *eventMerger) take(r receivedEvents) {
 	s := r.of
 	switch {
 	case !slices.Contains(m.sources, s): // it has left
-	case r.problem != nil:
+	case r.err != nil:
 		if s.problem == nil {
 			s.since = time.Now()
 		}
-		s.problem = r.problem
+		s.problem = m.problemOf(s.id, r.err)
 	default:
 		s.problem, s.reported, s.answers, s.head = nil, false, true, r.res
 		if r.res.GetGap() != nil {

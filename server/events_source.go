@@ -50,7 +50,7 @@ func (m *eventMerger) receive(ctx context.Context, s *eventSource, cursor, again
 		if cursor == "" {
 			cursor = again
 		}
-		m.deliver(ctx, receivedEvents{of: s, problem: m.problemOf(s.id, err)})
+		m.deliver(ctx, receivedEvents{of: s, err: err})
 		select {
 		case <-time.After(eventsRetry):
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +24,36 @@ var searchScenarios = []scenario{
 			newSearches(n, seed).run(25)
 		}
 	}},
+	{"a search of the errors of a type by their kinds says of how many tasks of these kinds it has read some", searchOfKinds},
+}
+
+func searchOfKinds(n *node) {
+	fails := func(_ context.Context, t *task.Task) ([]byte, error) { return nil, errors.New(string(t.Payload)) }
+	n.start(types(2, func(p *policy.Type) { p.Retry.Max = 1 }, "few", "many"), map[string]handle{"few": fails, "many": fails})
+	var requests []engine.Request
+	for text, of := range map[string]map[string]int{"no room": {"few": 2, "many": 1}, "no answer": {"many": 5}} {
+		for typ, count := range of {
+			requests = append(requests, repeat(count, func(int) engine.Request { return engine.Request{Type: typ, Payload: []byte(text)} })...)
+		}
+	}
+	ids := n.submit(requests...)
+	n.eventually("the tasks are in error", func() bool {
+		return !slices.ContainsFunc(ids, func(id task.ID) bool { return n.get(id).State != task.Error })
+	})
+	f, err := filter.Parse("state=error type=few", time.Now())
+	if err != nil {
+		n.Fatal(err)
+	}
+	page, err := n.Search(n.ctx, f, task.ID{}, 10)
+	if err != nil || len(page.Tasks) != 2 || page.Index == storage.IndexKind && (page.Read != 3 || page.Total != 3) {
+		n.Errorf("found %+v, %v", page, err)
+	}
+	for _, id := range ids {
+		if _, err := n.Cancel(n.ctx, n.get(id).Ref(), ""); err != nil {
+			n.Fatal(err)
+		}
+	}
+	n.close()
 }
 
 // RunSearch runs the scenarios of searches alone, for stores that do not run all of [Run].
@@ -146,11 +177,19 @@ func (s *searches) total(f filter.Filter, index string) (n int64) {
 	case !live && (!counted || index == "" || len(b.States) != 1 || b.States[0] != task.Error):
 		return 0
 	}
+	kinds := b.Kinds
+	if kinds == nil { // an index of kinds has served the types
+		for _, t := range s.rows {
+			if kind := task.KindOfError(t.LastError); t.State == task.Error && slices.Contains(b.Types, t.Type) {
+				kinds = append(kinds, task.KindRange{From: kind, To: kind})
+			}
+		}
+	}
 	for _, t := range s.rows {
 		switch {
 		case index == storage.IndexState && !slices.Contains(b.States, t.State):
 		case index == storage.IndexType && !slices.Contains(b.Types, t.Type):
-		case index == storage.IndexKind && !slices.ContainsFunc(b.Kinds, func(r task.KindRange) bool { return r.Has(task.KindOfError(t.LastError)) }):
+		case index == storage.IndexKind && !slices.ContainsFunc(kinds, func(r task.KindRange) bool { return r.Has(task.KindOfError(t.LastError)) }):
 		case !live && (t.State != task.Error || t.LastError == ""):
 		default:
 			n++

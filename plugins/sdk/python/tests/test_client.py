@@ -457,7 +457,7 @@ class Verbs(NodeTest):
                 await asyncio.sleep(0.02)
 
         start = datetime(2020, 1, 1, tzinfo=timezone.utc)
-        found = await when(lambda p: p.failed)
+        found = await when(lambda p: p.slices and p.slices[0].failed_at)
         self.assertEqual((found.source, found.name, found.low_water), ("shops", "north", start))
         self.assertEqual((found.slices[0].start, found.slices[0].failed_at is None), (start, False))
         self.assertTrue(uuid.UUID(found.slices[0].task_id) and uuid.UUID(found.task_id))
