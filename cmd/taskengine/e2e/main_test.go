@@ -50,6 +50,8 @@ func TestMain(m *testing.M) {
 		os.Exit(commandline.MainAs(context.Background(), build, os.Args[1:]))
 	case "plugin":
 		servePlugin()
+	case "pages":
+		os.Exit(servePages())
 	default:
 		flag.Parse()
 		_ = flag.Set("test.parallel", "6") // most of these tests wait for other processes

@@ -3,26 +3,22 @@
 package e2e
 
 import (
-	"context"
+	"bufio"
 	"fmt"
 	"io"
-	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 )
 
-const (
-	openPages   = 1000
-	pagesPeriod = 20 * time.Second // of a measurement with pages and of one without
-)
-
 // BenchmarkOpenPages measures how long tasks wait for their start while a thousand pages of the dashboard are open, in turns with none: the median of the
-// 99th percentiles with pages, without, and of their ratios. Each page has a connection of its own and asks as its script does. node-cpu is the processor
-// time of the node in a second, clients included only in that they use the same machine. Run it with -benchtime 1x.
+// 99th percentiles with pages, without, and of their ratios. Each page has a connection of its own and asks as its script does. The program that opens
+// them has the lowest priority, since people open pages on other machines. node-cpu is the processor time of the node in a second. Run it with
+// -benchtime 1x.
 func BenchmarkOpenPages(b *testing.B) {
 	disk := diskFolder(b)
 	notes, tokens := filepath.Join(disk, "notes"), filepath.Join(disk, "tokens.json")
@@ -40,14 +36,14 @@ func BenchmarkOpenPages(b *testing.B) {
 	var with, without []time.Duration
 	var ratios, requests, cpus, cpusAlone []float64
 	for range sizeRounds {
-		pages := openAll(b, n, token)
+		pages := openAll(b, n.api, token)
 		time.Sleep(pagesPeriod / 2) // until they ask less often, since they are many
-		begin, before, answers := time.Now(), cpuOf(b, node), pages.answers.Load()
+		begin, before, answers := time.Now(), cpuOf(b, node), pages.answers(b)
 		time.Sleep(pagesPeriod)
 		end := time.Now()
 		cpus = append(cpus, (cpuOf(b, node)-before).Seconds()/end.Sub(begin).Seconds())
-		requests = append(requests, float64(pages.answers.Load()-answers)/end.Sub(begin).Seconds())
-		pages.end()
+		requests = append(requests, float64(pages.answers(b)-answers)/end.Sub(begin).Seconds())
+		pages.end(b)
 		time.Sleep(time.Second)
 		alone, before := time.Now(), cpuOf(b, node)
 		time.Sleep(pagesPeriod)
@@ -62,72 +58,55 @@ func BenchmarkOpenPages(b *testing.B) {
 	b.ReportMetric(medianOf(cpusAlone), "node-cpu-alone")
 }
 
-// openedPages are open pages.
+// openedPages are pages that another program has open.
 type openedPages struct {
-	answers atomic.Int64
-	end     func() // closes them
+	in  io.WriteCloser
+	out *bufio.Reader
+	cmd *exec.Cmd
 }
 
-// openAll opens pages of the node.
-func openAll(b *testing.B, n *running, token string) *openedPages {
-	ctx, cancel := context.WithCancel(b.Context())
-	c := new(openedPages)
-	var all sync.WaitGroup
-	paths := []string{"", "", "", "tasks?q=state%3Derror", "errors", "nodes", "tasks", "bulk"}
-	for i := range openPages {
-		all.Go(func() {
-			select { // people do not open pages at the same moment
-			case <-time.After(pagesPeriod / 4 * time.Duration(i) / openPages):
-				c.open(ctx, b, n, paths[i%len(paths)], token)
-			case <-ctx.Done():
-			}
-		})
+// openAll has a program open pages of the node.
+func openAll(b *testing.B, api, token string) *openedPages {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), "nice", "-n", "19", executable(b))
+	cmd.Env = append(os.Environ(), role+"=pages", pagesOf+"="+api, pagesToken+"="+token)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
 	}
-	c.end = func() {
-		cancel()
-		all.Wait()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
 	}
-	return c
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return &openedPages{in, bufio.NewReader(out), cmd}
 }
 
-// open reads a page again and again, as its script does, until ctx ends.
-func (c *openedPages) open(ctx context.Context, b *testing.B, n *running, path, token string) {
-	transport := &http.Transport{DisableCompression: true}
-	defer transport.CloseIdleConnections()
-	every, tag := 2000, ""
-	for ctx.Err() == nil {
-		r, err := requestOfPage(ctx, n, path, token)
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		r.Header.Set("Taskengine-Live", strconv.Itoa(every))
-		if tag != "" {
-			r.Header.Set("If-None-Match", tag)
-		}
-		res, err := transport.RoundTrip(r)
-		if err != nil {
-			if ctx.Err() == nil {
-				b.Error(err)
-			}
-			return
-		}
-		_, err = io.Copy(io.Discard, res.Body)
-		res.Body.Close()
-		if ctx.Err() == nil && (err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotModified) {
-			b.Errorf("%q gives %d, %v", path, res.StatusCode, err)
-			return
-		}
-		c.answers.Add(1)
-		if res.StatusCode == http.StatusOK {
-			tag = res.Header.Get("ETag")
-		}
-		if ms, err := strconv.Atoi(res.Header.Get("Taskengine-Every")); err == nil && ms > 0 {
-			every = ms
-		}
-		select {
-		case <-time.After(time.Duration(every) * time.Millisecond):
-		case <-ctx.Done():
-		}
+// answers returns the number of answers that the pages have got.
+func (p *openedPages) answers(b *testing.B) int64 {
+	b.Helper()
+	if _, err := io.WriteString(p.in, "\n"); err != nil {
+		b.Fatal(err)
+	}
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// end closes the pages.
+func (p *openedPages) end(b *testing.B) {
+	b.Helper()
+	p.in.Close()
+	if err := p.cmd.Wait(); err != nil {
+		b.Fatal(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -229,22 +228,9 @@ func (s *size) benchmarkPages(b *testing.B) {
 	}
 }
 
-// requestOfPage returns the request of a page by the owner of a token.
-func requestOfPage(ctx context.Context, n *running, path, token string) (*http.Request, error) {
-	_, port, err := net.SplitHostPort(n.api)
-	if err != nil {
-		return nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.api+"/ui/"+path, nil)
-	if err == nil {
-		r.AddCookie(&http.Cookie{Name: "taskengine-token-" + port, Value: token})
-	}
-	return r, err
-}
-
 // view reads a page as the owner of a token.
 func view(b *testing.B, n *running, path, token string) error {
-	r, err := requestOfPage(b.Context(), n, path, token)
+	r, err := requestOfPage(b.Context(), n.api, path, token)
 	if err != nil {
 		return err
 	}
