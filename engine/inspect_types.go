@@ -82,8 +82,8 @@ func (e *Engine) Depths() (Depths, bool) { return e.cluster.Depths() }
 type Demand = cluster.Demand
 
 // Demand returns how many tasks of a type are ready or run and, with oldest, since when the oldest ready one has been ready, which may
-// take a read for each ordering key. It reads that from the store, with the bounds of [Engine.Depths], so any node of a cluster knows it. On a store that is no [storage.LiveCounter] the running
-// tasks are those of this node, which is alone with it then.
+// take a read for each ordering key. It reads that from the store, with the bounds of [Engine.Depths], so any node of a cluster knows it.
+// On a store that is no [storage.LiveCounter] the running tasks are those of this node, which is alone with it then.
 func (e *Engine) Demand(ctx context.Context, typ string, oldest bool) (Demand, error) {
 	return e.cluster.Demand(ctx, typ, oldest)
 }
