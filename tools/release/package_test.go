@@ -96,7 +96,7 @@ type rpmHeader struct {
 	store []byte
 }
 
-// readHeader reads a header and returns what is behind it.
+// readHeader reads a header and returns the rest of the data.
 func readHeader(t *testing.T, text []byte) (rpmHeader, []byte) {
 	t.Helper()
 	if !bytes.HasPrefix(text, []byte{0x8e, 0xad, 0xe8, 1}) {
