@@ -42,7 +42,8 @@ const (
 //
 // The node keeps the newest 8192 changes in memory, while somebody reads. If changes of the time of the cursor are missing,
 // because the reader was too slow or the node was restarted, the page has a gap, at once: [Engine.ChangedSince] finds the tasks
-// that they were of. Changes that other nodes make, or programs by SQL, are not among the events.
+// that they were of. An engine that has failed or is closed has no more events: when the reader has had all of them, Events returns
+// why, also if ctx has ended. Changes that other nodes make, or programs by SQL, are not among the events.
 func (e *Engine) Events(ctx context.Context, f filter.Filter, c EventCursor) (EventPage, error) {
 	if e.HasEventsOf(c) {
 		c.Feed = e.feedID
@@ -66,15 +67,18 @@ func (e *Engine) Events(ctx context.Context, f filter.Filter, c EventCursor) (Ev
 				page.Events = append(page.Events, one)
 			}
 		}
-		if page.Gap != nil || len(page.Events) > 0 || ctx.Err() != nil {
+		if page.Gap != nil || len(page.Events) > 0 {
 			return page, nil
+		}
+		if ctx.Err() != nil {
+			return page, e.ended()
 		}
 		if c = p.Next; p.More == nil {
 			continue
 		}
 		if err := e.rest(ctx, p.More, nil); err != nil {
 			if ctx.Err() != nil {
-				return page, nil
+				return page, e.ended()
 			}
 			return page, err
 		}

@@ -131,3 +131,25 @@ func TestASlowReaderHasAGapAndNoMemory(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEngineThatHasEndedHasNoMoreEvents(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, one("x", nil), handle("x", new(journal).work(0)))
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		page, err := n.Events(over, filter.Filter{}, engine.EventCursor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.end(n.submit(engine.Request{Type: "x", Key: "a"}))
+		n.close()
+		if page, err = n.Events(over, filter.Filter{}, page.Next); err != nil || len(page.Events) == 0 {
+			t.Errorf("what it had is %+v, %v", page, err)
+		}
+		for _, ctx := range []context.Context{over, t.Context()} {
+			if page, err := n.Events(ctx, filter.Filter{}, page.Next); !errors.Is(err, engine.ErrClosed) {
+				t.Errorf("after that it is %+v, %v", page, err)
+			}
+		}
+	})
+}

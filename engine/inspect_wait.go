@@ -122,6 +122,17 @@ func (e *Engine) rest(ctx context.Context, ended <-chan struct{}, over <-chan ti
 	}
 }
 
+// ended returns the error of an engine that has failed or is closed; nil of another one.
+func (e *Engine) ended() error {
+	select {
+	case <-e.failed:
+	case <-e.gone:
+	default:
+		return nil
+	}
+	return e.rest(context.Background(), nil, nil) // which returns at once
+}
+
 func (e *Engine) forget(fn func(*waiters)) {
 	e.mu.Lock()
 	fn(&e.state.waiters)

@@ -119,15 +119,16 @@ type eventSender struct {
 	emit   func(*taskenginev1.EventsResponse) error
 }
 
-// first sends the first response, with the cursor of the present for a client that never gets an event.
+// first sends the first response, with the cursor of the present for a client that never gets an event. An engine that has ended sends none: it would
+// seem to go on.
 func (s *eventSender) first(ctx context.Context) error {
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	page, err := s.engine.Events(now, s.of.where, s.at)
+	if err != nil {
+		return err
+	}
 	if s.at == (engine.EventCursor{}) {
-		now, cancel := context.WithCancel(ctx)
-		cancel()
-		page, err := s.engine.Events(now, s.of.where, s.at)
-		if err != nil {
-			return err
-		}
 		s.at = page.Next
 	}
 	return s.emit(&taskenginev1.EventsResponse{Node: text(s.engine.Name()), Cursor: s.at.String()})

@@ -21,13 +21,12 @@ import (
 	"github.com/taskengine/taskengine/server/peer"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
-	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
 // fleet are nodes that share a store and know each other.
 type fleet struct {
-	store    storage.Store
+	store    *memory.Store
 	first    *local.Node
 	nodes    []*fleetNode
 	patience time.Duration // of a node with another one
@@ -36,6 +35,7 @@ type fleet struct {
 // fleetNode is a node of a fleet.
 type fleetNode struct {
 	*engine.Engine
+	store  *breakable
 	client taskenginev1connect.TaskServiceClient
 	leave  func() error // has the node leave the cluster, as if it were killed
 	sever  func()       // has the node leave the cluster and join it again
@@ -61,11 +61,11 @@ func newImpatientFleet(t *testing.T, nodes int, patience time.Duration) *fleet {
 func (f *fleet) join(t *testing.T) *fleetNode {
 	t.Helper()
 	member := f.first.Peer()
-	n := &fleetNode{leave: member.Close, sever: member.Sever}
+	n := &fleetNode{store: &breakable{Store: f.store}, leave: member.Close, sever: member.Sever}
 	var err error
 	name := fmt.Sprintf("n%d", len(f.nodes))
 	n.Engine, err = engine.Open(t.Context(), engine.Config{
-		Name: name, Store: f.store, Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"idle": policy.DefaultType()}}, Coordinator: member.Coordinator(),
+		Name: name, Store: n.store, Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"idle": policy.DefaultType()}}, Coordinator: member.Coordinator(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -366,4 +366,23 @@ func TestASilentNodeIsNamedAndItsEventsComeLater(t *testing.T) {
 	if !h.has("gap") {
 		t.Errorf("it is %v", h.all)
 	}
+}
+
+// Such a node takes requests, and tries in vain to send events.
+func TestNodesOfWhichTheStoreHasFailedAreSilent(t *testing.T) {
+	f := newImpatientFleet(t, 3, 3*time.Second) // longer than until a node is asked again
+	began := false
+	f.nodes[0].read(t, &taskenginev1.EventsRequest{}, func(h *reader) bool {
+		if !began {
+			began = true
+			for _, n := range f.nodes[:2] {
+				n.store.broken.Store(true)
+				if _, err := n.Submit(t.Context(), engine.Request{Type: "idle"}); err == nil {
+					t.Fatalf("%s adds a task", n.Name())
+				}
+				<-n.Failed()
+			}
+		}
+		return h.has("silent n0", "silent n1")
+	})
 }
