@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,14 +28,15 @@ type cache struct {
 	all map[cacheKey]*cached // guarded by mu
 }
 
-// cacheKey is a question and the token that asked it.
+// cacheKey is a question and the rights of the person that asked it, by which the API answers. It says to nobody else that they are missing.
 type cacheKey struct {
-	who  access.Hash // of the token: what it shows is for its owner
-	what string
+	rights access.Hash
+	what   string
 }
 
 // cached is an answer, or a request that is under way.
 type cached struct {
+	by    access.Hash   // of the token or session that asked
 	ready chan struct{} // closed when the fields below are set
 
 	value any
@@ -61,14 +64,13 @@ type answer[T any] struct {
 // shared returns the answer of ask, or an earlier one. If that takes longer than patience, it returns the one from before, or none,
 // and a later call gets the answer.
 func shared[T any](v *view, what string, patience time.Duration, ask func(ctx context.Context) (T, error)) (answer[T], error) {
-	c, key := &v.d.cache, cacheKey{access.HashOf(v.secret), what}
+	c, key := &v.d.cache, cacheKey{v.rights(), what}
 	c.mu.Lock()
 	before := c.all[key]
 	one := before
 	if before == nil || before.isOver(v.now) {
-		one = &cached{ready: make(chan struct{})}
-		c.makeRoom(v.now)
-		c.all[key] = one
+		one = &cached{by: access.HashOf(v.secret), ready: make(chan struct{})}
+		c.put(v.now, key, one)
 		ctx := context.WithoutCancel(v.ctx)
 		go one.fill(ctx, func(ctx context.Context) (any, error) { return ask(ctx) })
 	}
@@ -78,14 +80,46 @@ func shared[T any](v *view, what string, patience time.Duration, ask func(ctx co
 	select {
 	case <-one.ready:
 	case <-wait.C:
+		v.isSharedUntil(v.now.Add(leastFresh))
 		if one = before; one == nil || !one.isReady() {
 			return answer[T]{}, nil
 		}
 	case <-v.ctx.Done():
 		return answer[T]{}, v.ctx.Err()
 	}
-	value, _ := one.value.(T)
-	return answer[T]{value, one.at}, one.err
+	v.isSharedUntil(one.until)
+	if one.err == nil {
+		value, _ := one.value.(T)
+		return answer[T]{value, one.at}, nil
+	}
+	v.isSharedUntil(time.Time{})
+	if one.by == access.HashOf(v.secret) {
+		return answer[T]{At: one.at}, one.err
+	}
+	value, err := ask(v.ctx) // the error may be about the token or the session of another person
+	return answer[T]{value, v.now}, err
+}
+
+// rights returns what the API answers by: the roles of the person, and the types that they are for.
+func (v *view) rights() access.Hash {
+	if v.token == nil {
+		return access.HashOf("")
+	}
+	var b strings.Builder
+	for _, role := range slices.Sorted(slices.Values(v.token.Roles)) {
+		b.WriteString(string(role) + "\x00")
+	}
+	for _, typ := range slices.Sorted(slices.Values(v.token.Types)) {
+		b.WriteString("\x00" + typ)
+	}
+	return access.HashOf(b.String())
+}
+
+// isSharedUntil says that what the page shows is as new as it has to be until a time.
+func (v *view) isSharedUntil(at time.Time) {
+	if at.Before(v.until) {
+		v.until = at
+	}
 }
 
 // fill asks.
@@ -114,7 +148,12 @@ func (one *cached) isReady() bool {
 // isOver reports whether an answer is too old.
 func (one *cached) isOver(now time.Time) bool { return one.isReady() && now.After(one.until) }
 
-// makeRoom removes old answers. The caller has locked c.mu.
+// put adds an answer, and removes old ones if there is no room. The caller has locked c.mu.
+func (c *cache) put(now time.Time, key cacheKey, one *cached) {
+	c.makeRoom(now)
+	c.all[key] = one
+}
+
 func (c *cache) makeRoom(now time.Time) {
 	for key, one := range c.all {
 		if len(c.all) < maxCached {

@@ -1,10 +1,7 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,33 +59,41 @@ type dashboard struct {
 }
 
 // New returns a handler of the paths that begin with c.Base.
-func New(c Config) http.Handler {
+func New(c Config) http.Handler { return newDashboard(c).handler() }
+
+func newDashboard(c Config) *dashboard {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &dashboard{Config: c, client: newClient(c.API), assets: readAssets()}
 	d.shapes = d.parse()
 	d.cache.init()
-	mux := http.NewServeMux()
-	for path, a := range d.assets {
-		mux.Handle("GET "+c.Base+path, a)
-	}
-	mux.HandleFunc("GET "+c.Base+"login", d.showLogin)
-	mux.HandleFunc("POST "+c.Base+"login", d.logIn)
-	mux.HandleFunc("POST "+c.Base+"logout", d.logOut)
 	if c.Login != nil {
 		d.sealer = newSealer(c.Login)
-		mux.HandleFunc("GET "+c.Base+beginPath, d.beginLogin)
-		mux.HandleFunc("GET "+c.Base+callbackPath, d.endLogin)
-		mux.HandleFunc("POST "+c.Base+endPath, d.endSessions)
+	}
+	return d
+}
+
+func (d *dashboard) handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, a := range d.assets {
+		mux.Handle("GET "+d.Base+path, a)
+	}
+	mux.HandleFunc("GET "+d.Base+"login", d.showLogin)
+	mux.HandleFunc("POST "+d.Base+"login", d.logIn)
+	mux.HandleFunc("POST "+d.Base+"logout", d.logOut)
+	if d.Login != nil {
+		mux.HandleFunc("GET "+d.Base+beginPath, d.beginLogin)
+		mux.HandleFunc("GET "+d.Base+callbackPath, d.endLogin)
+		mux.HandleFunc("POST "+d.Base+endPath, d.endSessions)
 	}
 	for _, p := range pages() {
-		mux.HandleFunc("GET "+c.Base+p.path, func(w http.ResponseWriter, r *http.Request) { d.servePage(w, r, p) })
+		mux.HandleFunc("GET "+d.Base+p.path, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, p) })
 	}
 	for _, a := range actions() {
-		mux.HandleFunc("POST "+c.Base+a.path, func(w http.ResponseWriter, r *http.Request) { d.serveAction(w, r, a) })
+		mux.HandleFunc("POST "+d.Base+a.path, func(w http.ResponseWriter, r *http.Request) { d.serveAction(w, r, a) })
 	}
-	mux.HandleFunc(c.Base, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(d.Base, func(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, connect.NewError(connect.CodeNotFound, errors.New("there is no such page")))
 	})
 	return hardened(http.NewCrossOriginProtection().Handler(mux))
@@ -111,8 +116,8 @@ func hardened(h http.Handler) http.Handler {
 	})
 }
 
-// servePage shows a page.
-func (d *dashboard) servePage(w http.ResponseWriter, r *http.Request, p page) {
+// serve shows a page, to a person or to the script of one that is open.
+func (d *dashboard) serve(w http.ResponseWriter, r *http.Request, p page) {
 	v, ok := d.admit(w, r)
 	if !ok {
 		return
@@ -120,13 +125,17 @@ func (d *dashboard) servePage(w http.ResponseWriter, r *http.Request, p page) {
 	ctx, cancel := context.WithTimeout(v.ctx, pagePatience)
 	defer cancel()
 	v.ctx, v.every = ctx, p.every
-	data, err := p.load(v)
-	if err != nil {
-		d.failAs(w, v, err)
+	if p.every > 0 && v.isRefresh() {
+		d.serveRefresh(w, v, p)
 		return
 	}
-	if v.redirect != "" {
-		http.Redirect(w, r, v.redirect, http.StatusSeeOther)
+	d.servePage(w, v, p)
+}
+
+// servePage shows a page to one person.
+func (d *dashboard) servePage(w http.ResponseWriter, v *view, p page) {
+	data, ok := d.load(w, v, p)
+	if !ok {
 		return
 	}
 	if p.part {
@@ -134,6 +143,20 @@ func (d *dashboard) servePage(w http.ResponseWriter, r *http.Request, p page) {
 		return
 	}
 	d.show(w, v, p.template, "layout", http.StatusOK, d.layoutOf(v, p, data))
+}
+
+// load returns the values of a page. If there are none, it answers the request and returns false.
+func (d *dashboard) load(w http.ResponseWriter, v *view, p page) (data any, ok bool) {
+	data, err := p.load(v)
+	if err != nil {
+		d.failAs(w, v, err)
+		return nil, false
+	}
+	if v.redirect != "" {
+		http.Redirect(w, v.Request, v.redirect, http.StatusSeeOther)
+		return nil, false
+	}
+	return data, true
 }
 
 // serveAction handles a form, and redirects to the page that shows the outcome.
@@ -158,17 +181,15 @@ func (d *dashboard) serveAction(w http.ResponseWriter, r *http.Request, a action
 	http.Redirect(w, r, d.Base+to, http.StatusSeeOther)
 }
 
-// show writes a template of a page: its layout, or its content. A script that has the same page already gets no body.
+// show writes a template of a page: its layout, or its content.
 func (d *dashboard) show(w http.ResponseWriter, v *view, template, part string, code int, values any) {
-	var b bytes.Buffer
-	if err := d.shapes[template].ExecuteTemplate(&b, part, values); err != nil {
-		d.Log.Error("a page of the dashboard cannot be shown; please report it", "page", template, "error", err)
-		http.Error(w, "the page cannot be shown; the log of the node has the reason", http.StatusInternalServerError)
-		return
+	if content, ok := d.draw(w, template, part, values); ok {
+		d.send(w, v, code, content, tagOf(content))
 	}
-	content := bytes.Map(visible, b.Bytes()) // also what a template shows as it is, such as values of a form
-	sum := sha256.Sum256(content)
-	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+}
+
+// send writes a page. A script that has the same page already gets no body.
+func (d *dashboard) send(w http.ResponseWriter, v *view, code int, content []byte, tag string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("ETag", tag)
 	if v.every > 0 {

@@ -49,6 +49,7 @@ type view struct {
 	token  *access.Token   // or the person with a session; nil: the person may do everything
 	secret string          // the text of the token, or of the session
 	now    time.Time
+	until  time.Time // until when what a refresh shows may be shown to others
 
 	every    time.Duration // of the page
 	title    string
