@@ -14,6 +14,7 @@ import (
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/server/peer"
+	"github.com/taskengine/taskengine/server/sessions"
 	"github.com/taskengine/taskengine/server/tokens"
 	"github.com/taskengine/taskengine/task"
 )
@@ -136,5 +137,30 @@ func TestTokensAreMadeListedRotatedAndRevoked(t *testing.T) {
 	}
 	if _, err = c.RevokeToken(t.Context(), "none", false, ""); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("an unknown token: %v", err)
+	}
+	if _, err = c.RevokeSessions(t.Context(), "ann@example.com", ""); !errors.Is(err, client.ErrNotAllowed) {
+		t.Errorf("sessions where nobody has one: %v", err)
+	}
+}
+
+func TestTheSessionsOfAPersonAreEnded(t *testing.T) {
+	e := newTasks(t).engine
+	ended, err := sessions.Open(t.Context(), sessions.Config{Settings: e.Settings(), Session: time.Hour, Now: e.Now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, client.Options{}, serveAPI(t, server.APIConfig{Engine: e, Sessions: ended}))
+	begun := ended.Time()
+	before, err := c.RevokeSessions(t.Context(), "ann@example.com", "bob")
+	if err != nil || before.Before(begun) {
+		t.Errorf("it gives %v, %v", before, err)
+	}
+	for person, want := range map[string]bool{"ann@example.com": true, "bob@example.com": false} {
+		if is, err := ended.Has(&access.Session{Person: person, Subject: "1", Begun: begun}); is != want || err != nil {
+			t.Errorf("the session of %s has ended: %v, %v", person, is, err)
+		}
+	}
+	if _, err := c.RevokeSessions(t.Context(), "a b", ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a name with a space: %v", err)
 	}
 }

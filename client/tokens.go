@@ -88,6 +88,17 @@ func (c *Client) RotateToken(ctx context.Context, name string, grace time.Durati
 	return tokenFrom(res.GetToken()), res.GetSecret(), nil
 }
 
+// RevokeSessions ends all sessions that a person, by the name in audit lines, has begun at the dashboard before a time, which it returns: the present. Every
+// node refuses them within about a second, and the person may log in again. It returns [ErrNotAllowed] if people do not log in at an identity provider.
+func (c *Client) RevokeSessions(ctx context.Context, person, by string) (before time.Time, err error) {
+	req := &taskenginev1.RevokeSessionsRequest{Person: person, By: by}
+	res, err := call[taskenginev1.RevokeSessionsResponse](ctx, c, taskenginev1connect.TaskServiceRevokeSessionsProcedure, req, true)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return timeOf(res.GetBefore()), nil
+}
+
 func tokenRequestMessage(r *TokenRequest) *taskenginev1.AddTokenRequest {
 	return &taskenginev1.AddTokenRequest{Name: r.Name, Roles: r.Roles, Types: r.Types, ExpiresIn: span(r.ExpiresIn), By: r.By}
 }

@@ -202,5 +202,8 @@ describe("with a node", { skip }, () => {
     const names = async (revoked: boolean) => (await boss.tokens({ revoked })).map((one) => one.name);
     assert.deepEqual([await names(false), await names(true)], [["boss"], ["shop", "boss"]]);
     await assert.rejects(boss.revokeToken("none"), client.NotFound);
+    const before = await boss.revokeSessions("ann@example.com", { by: "anna" });
+    assert.ok(Math.abs(Number(before) - Date.now()) < 3_600_000);
+    await assert.rejects(boss.revokeSessions("a b"), client.Invalid);
   });
 });

@@ -15,10 +15,16 @@ export const skip = PROGRAM ? false : "TASKENGINE_PROGRAM does not name the prog
 /** Milliseconds in which what a test waits for must have happened. */
 export const PATIENCE = 60_000;
 
+/** People log in at a provider that does not answer. */
+const LOGIN = `
+ui: {oidc: {issuer: "http://127.0.0.1:1", client_id: te, client_secret: te, grants: {ops: {roles: view}}}}
+`;
+
 const config = (data: string, address: string, tokens: string) => `
 node: {log: {format: json}}
 storage: {driver: pebble, path: ${data}}
 api: {listen: "${address}"${tokens && `, tokens: ${tokens}`}}
+${tokens && LOGIN}
 admin: {listen: "127.0.0.1:0"}
 handlers:
   echo: {exec: [cat]}

@@ -18,6 +18,7 @@ CONFIG = """
 node: {log: {format: json}}
 storage: {driver: pebble, path: %s}
 api: {listen: "%s"%s}
+%s
 admin: {listen: "127.0.0.1:0"}
 handlers:
   echo: {exec: [cat]}
@@ -50,6 +51,11 @@ sources:
     slices: {interval: 1h, start: 2020-01-01T00:00:00Z, retries: 0, max_open: 4, platforms: [north, south]}
 """
 
+# People log in at a provider that does not answer.
+LOGIN = """\
+ui: {oidc: {issuer: "http://127.0.0.1:1", client_id: te, client_secret: te, grants: {ops: {roles: view}}}}
+"""
+
 
 class Node:
     """A node in a process of its own, with a store that outlives it."""
@@ -61,19 +67,20 @@ class Node:
         test.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         test.addCleanup(self.kill)
         self.process = None
-        self.token = self.access = ""
+        self.token = self.access = self.login = ""
         if is_guarded:
             tokens = os.path.join(self.directory, "tokens.json")
             create = [PROGRAM, "token", "create", "boss", "--role", "admin", "--file", tokens]
             self.token = subprocess.check_output(create).decode().strip()
             self.access = ", tokens: " + tokens
+            self.login = LOGIN
         self.start()
 
     def start(self):
         """Runs the node, at the address that it had before, and returns when it is ready."""
         config = os.path.join(self.directory, "taskengine.yaml")
         with open(config, "w", encoding="utf-8") as f:
-            f.write(CONFIG % (os.path.join(self.directory, "data"), self.address, self.access))
+            f.write(CONFIG % (os.path.join(self.directory, "data"), self.address, self.access, self.login))
         log = os.path.join(self.directory, "log")
         with open(log, "wb") as stderr:
             self.process = subprocess.Popen([PROGRAM, "run", "-c", config], stderr=stderr)

@@ -225,12 +225,17 @@ class Cluster(NodeTest):
             self.assertEqual([t.name for t in boss.tokens(revoked=True)], ["shop", "boss"])
             with self.assertRaises(NotFound):
                 boss.revoke_token("none")
+            before = boss.revoke_sessions("ann@example.com", by="anna")
+            self.assertLess(abs(before - datetime.now(timezone.utc)), timedelta(hours=1))
+            with self.assertRaises(client.Invalid):
+                boss.revoke_sessions("a b")
 
         async def same():
             async with AsyncClient([node.address], token=node.token) as c:
                 made = await c.add_token("other", ["submit"])
                 self.assertNotEqual((await c.rotate_token("other")).secret, made.secret)
                 self.assertEqual((await c.revoke_token("other")).state, "revoked")
+                self.assertGreaterEqual(await c.revoke_sessions("oidc:ann@example.com"), before)
                 self.assertEqual([t.name for t in await c.tokens()], ["boss"])
 
         asyncio.run(same())

@@ -165,6 +165,7 @@ class Messages(unittest.TestCase):
             (_cluster_calls.tokens(True), {"revoked"}),
             (_cluster_calls.revoke_token("n", True, "b"), {"name", "force", "by"}),
             (_cluster_calls.rotate_token("n", 60, "b"), {"name", "grace", "by"}),
+            (_cluster_calls.revoke_sessions("p", "b"), {"person", "by"}),
             (_cluster_calls.wait_history("x"), {"id", "history"}),
             (_document_calls.document("k"), {"key"}),
             (_document_calls.documents("p", "t"), {"prefix", "page_token"}),

@@ -1,7 +1,14 @@
 // The calls about the nodes of a cluster, their workers, and tokens.
 
 import { create, type MessageShape } from "@bufbuild/protobuf";
-import { NodeSchema, SilentNodeSchema, TaskService, TokenSchema, WorkerSchema } from "../gen/taskengine_pb.js";
+import {
+  NodeSchema,
+  RevokeSessionsResponseSchema,
+  SilentNodeSchema,
+  TaskService,
+  TokenSchema,
+  WorkerSchema,
+} from "../gen/taskengine_pb.js";
 import type { ClusterNode, ClusterWorker, NewSecret, SilentNode, Token } from "./messages.js";
 import { duration, toNative } from "./native.js";
 import type { CallOptions, NewToken, TokenRevocation, TokenRotation } from "./options.js";
@@ -87,6 +94,16 @@ export abstract class ClusterCalls extends TaskCalls {
   ): Promise<NewSecret> {
     const request = () => ({ name, by, ...(grace !== undefined && { grace: duration(grace) }) });
     return secretOf(await this.call(TaskService.method.rotateToken, request, options, false));
+  }
+
+  /**
+   * Ends all sessions that a person, by the name in audit lines, has begun at the dashboard before a time, which it returns:
+   * the present. Every node refuses them within about a second, and the person may log in again. Throws NotAllowed if
+   * people do not log in at an identity provider.
+   */
+  async revokeSessions(person: string, { by = "", ...options }: CallOptions & { by?: string } = {}): Promise<Date> {
+    const answer = await this.call(TaskService.method.revokeSessions, () => ({ person, by }), options);
+    return toNative(RevokeSessionsResponseSchema, answer).before ?? new Date(0);
   }
 }
 

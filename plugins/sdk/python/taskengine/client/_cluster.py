@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TypeVar
 
 from . import _cluster_calls
@@ -74,6 +75,12 @@ class Cluster:
         """Gives a token another secret. The one from before is accepted for the time of grace. The call is not repeated."""
         return self._call(_cluster_calls.rotate_token(name, grace, by), timeout)
 
+    def revoke_sessions(self, person: str, *, by: str = "", timeout: float | None = None) -> datetime:
+        """Ends all sessions that a person, by the name in audit lines, has begun at the dashboard before a time, which it returns:
+        the present. Every node refuses them within about a second, and the person may log in again. Raises NotAllowed if
+        people do not log in at an identity provider."""
+        return self._call(_cluster_calls.revoke_sessions(person, by), timeout)
+
 
 class AsyncCluster:
     """The methods of the client for coroutines."""
@@ -137,3 +144,9 @@ class AsyncCluster:
     ) -> NewSecret:
         """Gives a token another secret. The one from before is accepted for the time of grace. The call is not repeated."""
         return await self._call(_cluster_calls.rotate_token(name, grace, by), timeout)
+
+    async def revoke_sessions(self, person: str, *, by: str = "", timeout: float | None = None) -> datetime:
+        """Ends all sessions that a person, by the name in audit lines, has begun at the dashboard before a time, which it returns:
+        the present. Every node refuses them within about a second, and the person may log in again. Raises NotAllowed if
+        people do not log in at an identity provider."""
+        return await self._call(_cluster_calls.revoke_sessions(person, by), timeout)

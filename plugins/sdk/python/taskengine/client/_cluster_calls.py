@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from .._wire import _fields
 from ._calls import Call, _checked, _read, _read_all, _texts
@@ -66,6 +67,15 @@ def rotate_token(name: str, grace: Seconds | None, by: str) -> Call[NewSecret]:
     if grace is not None:
         request += sized(2, give_duration(seconds(grace)))
     return Call("RotateToken", request, _read_secret, False)
+
+
+@_checked
+def revoke_sessions(person: str, by: str) -> Call[datetime]:
+    def read(buf: bytes) -> datetime:
+        before: datetime = TIME.take(dict(_fields(buf)).get(1, b""))
+        return before
+
+    return Call("RevokeSessions", text(1, person) + text(2, by), read, True)
 
 
 @_checked

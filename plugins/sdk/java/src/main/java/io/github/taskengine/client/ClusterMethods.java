@@ -45,6 +45,12 @@ final class ClusterMethods {
           "RotateToken",
           Api.RotateTokenRequest.getDefaultInstance(),
           Api.RotateTokenResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.RevokeSessionsRequest, Api.RevokeSessionsResponse>
+      REVOKE_SESSIONS =
+          Methods.unary(
+              "RevokeSessions",
+              Api.RevokeSessionsRequest.getDefaultInstance(),
+              Api.RevokeSessionsResponse.getDefaultInstance());
 
   private ClusterMethods() {}
 }

@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -108,5 +109,21 @@ public final class Tokens {
     Api.RotateTokenResponse answer =
         calls.make(ClusterMethods.ROTATE_TOKEN, request.build(), false, timeout);
     return new NewSecret(ClusterMessages.token(answer.getToken()), answer.getSecret());
+  }
+
+  /**
+   * Ends all sessions that a person has begun at the dashboard. Every node refuses them within
+   * about a second, and the person may log in again.
+   *
+   * @param person the name in audit lines
+   * @param by who asks; may be empty
+   * @return the present: sessions that begin later go on
+   * @throws NotAllowedException if people do not log in at an identity provider
+   */
+  public Instant revokeSessions(String person, String by) {
+    Api.RevokeSessionsRequest request =
+        Api.RevokeSessionsRequest.newBuilder().setPerson(person).setBy(by).build();
+    return Times.instant(
+        calls.make(ClusterMethods.REVOKE_SESSIONS, request, true, timeout).getBefore());
   }
 }

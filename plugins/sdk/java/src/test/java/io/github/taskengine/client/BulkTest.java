@@ -259,6 +259,9 @@ class BulkTest {
       assertEquals(
           List.of("shop", "boss"), tokens.listRevoked().stream().map(Token::name).toList());
       assertThrows(NotFoundException.class, () -> tokens.revoke("none", false, ""));
+      Instant before = tokens.revokeSessions("ann@example.com", "anna");
+      assertTrue(Duration.between(before, Instant.now()).abs().toHours() < 1);
+      assertThrows(InvalidException.class, () -> tokens.revokeSessions("a b", ""));
     }
   }
 }

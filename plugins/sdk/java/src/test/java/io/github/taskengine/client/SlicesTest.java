@@ -93,7 +93,8 @@ class SlicesTest {
   void timeSlicesAreReadAndOrdered() throws Exception {
     Instant start = Instant.parse("2020-01-01T00:00:00Z");
     Slices slices = client.slices();
-    Platform found = when("north", p -> p.slices().stream().limit(1).anyMatch(s -> s.failedAt() != null));
+    Platform found =
+        when("north", p -> p.slices().stream().limit(1).anyMatch(s -> s.failedAt() != null));
     assertEquals(List.of("shops", "north"), List.of(found.source(), found.name()));
     assertEquals(start, found.lowWater());
     OpenSlice first = found.slices().get(0);

@@ -20,11 +20,19 @@ final class TestNode implements AutoCloseable {
   /** In this time whatever a test waits for must have happened. */
   static final Duration PATIENCE = Duration.ofSeconds(60);
 
+  /** People log in at a provider that does not answer. */
+  private static final String LOGIN =
+      """
+      ui: {oidc: {issuer: "http://127.0.0.1:1", client_id: te, client_secret: te,
+      grants: {ops: {roles: view}}}}
+      """;
+
   private static final String CONFIG =
       """
       node: {log: {format: json}}
       storage: {driver: pebble, path: %s}
       api: {listen: "%s", socket: "%s"%s}
+      %s
       admin: {listen: "127.0.0.1:0"}
       handlers:
         echo: {exec: [cat]}
@@ -61,6 +69,7 @@ final class TestNode implements AutoCloseable {
   private final Path directory = Files.createTempDirectory("te-");
   private String address;
   private String access = ""; // settings of the API
+  private String login = ""; // settings of the dashboard
   private String token = "";
   private Process process;
 
@@ -93,6 +102,7 @@ final class TestNode implements AutoCloseable {
     node.token = new String(create.getInputStream().readAllBytes()).trim();
     create.waitFor();
     node.access = ", tokens: \"" + file + "\"";
+    node.login = LOGIN;
     node.start();
     return node;
   }
@@ -116,7 +126,7 @@ final class TestNode implements AutoCloseable {
     Path config = directory.resolve("taskengine.yaml");
     Path log = directory.resolve("log");
     Files.writeString(
-        config, CONFIG.formatted(directory.resolve("data"), address, socket(), access));
+        config, CONFIG.formatted(directory.resolve("data"), address, socket(), access, login));
     process =
         new ProcessBuilder(System.getenv(PROGRAM), "run", "-c", config.toString())
             .redirectOutput(ProcessBuilder.Redirect.DISCARD)
