@@ -22,7 +22,7 @@ const (
 const mostRows = math.MaxInt32 - 2
 
 // List implements [storage.Inspector]. For a filter of states that have not ended it reads the table
-// task only, see listLive; for tasks in error, and for workflows, it reads only these.
+// task only, see listLive; for tasks in error, and for workflows, it reads only these: of one table if all their states are in it.
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.ListPage, err error) {
 	how := s.listing(q)
 	switch {
@@ -66,8 +66,11 @@ func (s *Store) listing(q storage.ListQuery) listing {
 		how.sql, how.index, how.all = s.sql.listErrors, storage.IndexState, q.Key == ""
 	case len(q.Types) == 1 && q.Types[0] == task.WorkflowType:
 		how.sql, how.index, how.all = s.sql.listWorkflows, storage.IndexType, len(q.States) == 0 && q.Key == ""
-		if open {
+		switch {
+		case open:
 			how.sql = s.sql.listOpenWorkflows
+		case len(q.States) > 0 && !slices.ContainsFunc(q.States, func(s task.State) bool { return !finished(s) }):
+			how.sql = s.sql.listEndedWorkflows
 		}
 	case open:
 		how.sql, how.index, how.states = s.sql.listLive, storage.IndexState, true

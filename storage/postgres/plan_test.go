@@ -147,7 +147,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	noTasks, tasks := map[string]bool{"count": true, "fold": true}, regexp.MustCompile(`Scan.* on (task|ended)`)
 	// Small tables are read as a whole. Nothing is packed but during a move.
 	small := regexp.MustCompile(`Seq Scan on (engine_setting|type_policy|pulse|tally|packed|pg_inherits|pg_class)`)
-	streamed := map[string]bool{"listAll": true, "listSome": true, "listLive": true, "listErrors": true, "listWorkflows": true, "listOpenWorkflows": true}
+	streamed := map[string]bool{"listAll": true, "listSome": true, "listLive": true, "listErrors": true, "listWorkflows": true, "listOpenWorkflows": true, "listEndedWorkflows": true}
 	check := func(name, text string, set ...string) {
 		if text == "" || whole[name] {
 			return

@@ -31,7 +31,7 @@ type statements struct {
 	listAll, listLive, listErrors, listKinds, countKinds    string
 	appendLogs, readLog, loggedTasks, removeLogs, trimLogs  string
 	listKey, listErrorsOf, listWorkflows, listSome          string
-	listOpenWorkflows                                       string
+	listOpenWorkflows, listEndedWorkflows                   string
 	searches                                                searchTexts
 	entries                                                 entryTexts
 	count, fold                                             string
@@ -308,7 +308,7 @@ func statementsIn(name string) *statements {
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
 		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
-		listAll: list(pageAll), listSome: noMore(pageAll, "{tally_now}"), listLive: noMore(pageLive, "(select * from {tally} where keep is null) live"), listWorkflows: list(pageWorkflows), listOpenWorkflows: list(pageOpenWorkflows), listErrors: list(pageErrors), listErrorsOf: list(pageErrorsOf), listKinds: list(pageKinds), listKey: list(pageKey), searches: searchTexts{list(pageSearch), fill(searchEnded)}, countKinds: fill(selectKinds),
+		listAll: list(pageAll), listSome: noMore(pageAll, "{tally_now}"), listLive: noMore(pageLive, "(select * from {tally} where keep is null) live"), listWorkflows: list(pageWorkflows), listOpenWorkflows: list(pageOpenWorkflows), listEndedWorkflows: list(pageEndedWorkflows), listErrors: list(pageErrors), listErrorsOf: list(pageErrorsOf), listKinds: list(pageKinds), listKey: list(pageKey), searches: searchTexts{list(pageSearch), fill(searchEnded)}, countKinds: fill(selectKinds),
 		entries: entryTexts{
 			submitted: entries(entriesReady, entriesBehind), submittedOf: entries(entriesReadyOf, entriesBehind),
 			waiting: entries(entriesDue), both: entries(entriesReady, entriesBehind, entriesDue),

@@ -160,6 +160,8 @@ const pageWorkflows = `
 
 const pageOpenWorkflows = `select {narrow} from {task} where {workflow} and id < $1 order by id desc limit $2 + 1`
 
+const pageEndedWorkflows = `select {narrow} from {ended} where {workflow} and id < $1 order by id desc limit $2 + 1`
+
 const pageErrors = `select {narrow} from {task} where due_state = 5 and id < $1 order by id desc limit $2 + 1`
 
 // The rows of a type are in the order of its index alone, so that the planner takes no other, however many of the rows it expects to be of the type.
