@@ -25,6 +25,7 @@ import (
 type failstop struct {
 	vfs.FS
 	aside  string                 // a folder that is not covered: the store does not depend on its files
+	reads  bool                   // the store is only read
 	onStop func(error)            // called once, with the first failure
 	tails  *tails                 // the ends of files; nil if they are not on the file system of the machine, or are only read
 	replay atomic.Pointer[replay] // examines the logs that are opened; nil unless the library is being opened
@@ -215,8 +216,14 @@ func (f *failstop) RemoveAll(name string) error {
 
 func (f *failstop) Unwrap() vfs.FS { return f.FS }
 
-// Lock takes the lock that excludes other processes.
+// Lock takes the lock that excludes other processes. A reader takes it only if a node has made its file before: the file of a reader
+// would belong to the user of the reader, and a node of another user could not lock it.
 func (f *failstop) Lock(name string) (io.Closer, error) {
+	if f.reads {
+		if _, err := f.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			return io.NopCloser(nil), nil
+		}
+	}
 	held, err := f.FS.Lock(name)
 	if err != nil {
 		// A failure to create the file has the path in it. All other failures are of the lock.

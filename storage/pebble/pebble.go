@@ -44,7 +44,8 @@ type Options struct {
 	// store opens up to about 20 other files.
 	MaxOpenFiles int
 	// ReadOnly opens a store that must exist, and changes nothing in its folder: every change
-	// fails. The folder is locked nevertheless.
+	// fails. The folder is locked nevertheless, unless no store was opened there before, as in a
+	// backup. No store may be opened there for changes in the meantime.
 	ReadOnly bool
 	// Salvage opens a store with damaged logs, and reads them up to the damage. The store
 	// then lacks changes that were acknowledged, which is logged. Salvage has no effect without
@@ -128,6 +129,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 	}
 	s.fs = newFailstop(opts.FS, s.broke)
+	s.fs.reads = opts.ReadOnly
 	if opts.FS == vfs.Default && !opts.ReadOnly {
 		s.fs.tails = new(tails)
 	}

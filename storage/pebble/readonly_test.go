@@ -1,12 +1,15 @@
 package pebble_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/taskengine/taskengine/storage"
 	pebblestore "github.com/taskengine/taskengine/storage/pebble"
 	"github.com/taskengine/taskengine/task"
 )
@@ -54,6 +57,40 @@ func TestAFolderThatIsOnlyReadIsNotChanged(t *testing.T) {
 	}
 	if len(after) != len(before) {
 		t.Errorf("there are %d files instead of %d", len(after), len(before))
+	}
+}
+
+// A backup has no lock file. One that a reader makes belongs to the user of the reader, and keeps the node of another user out.
+func TestAReaderMakesNoLockFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := open(t, dir, small).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, dir)
+	readOnly := small
+	readOnly.ReadOnly = true
+	for range 2 { // at once
+		if err := open(t, dir, readOnly).Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+		t.Errorf("the folder has changed (-before +after): %s", diff)
+	}
+}
+
+// A reader opens the lock file of a node if there is one, and so finds a store that is in use.
+func TestAReaderFindsTheFolderLocked(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir, small)
+	readOnly := small
+	readOnly.ReadOnly = true
+	if s, err := pebblestore.Open(dir, readOnly); !errors.Is(err, storage.ErrLocked) {
+		_ = s.Close()
+		t.Errorf("the error is %v", err)
 	}
 }
 
