@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,11 +44,18 @@ func TestANodeTakesTheConfigurationsOfTheChart(t *testing.T) {
 			if err := os.WriteFile(file, []byte(strings.ReplaceAll(configOf(t, text), secretsFolder, folder)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := config.Load(file, nil, func(name string) (string, bool) {
-				return "10.0.0.7:7420", name == "TASKENGINE_ADVERTISE"
-			})
-			if err != nil {
-				t.Fatal(err)
+			var c *config.Config
+			for _, ip := range []string{"10.0.0.7", "fd00::7"} {
+				var err error
+				c, err = config.Load(file, nil, func(name string) (string, bool) {
+					return strings.ReplaceAll(advertise(text), "$(POD_IP)", ip), name == "TASKENGINE_ADVERTISE"
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := net.SplitHostPort(c.API.Advertise); c.API.Advertise != "" && err != nil {
+					t.Errorf("the pod with the address %s says %q to other nodes: %v", ip, c.API.Advertise, err)
+				}
 			}
 			for _, tokens := range []string{c.API.Tokens, c.API.TLS.Cert, c.API.TLS.ClientCA, c.Admin.TLS.Cert} {
 				if tokens != "" && !strings.HasPrefix(tokens, folder) {
@@ -57,6 +65,14 @@ func TestANodeTakesTheConfigurationsOfTheChart(t *testing.T) {
 			checkStop(t, text, c)
 		})
 	}
+}
+
+// advertise returns the variable TASKENGINE_ADVERTISE of the pods of a rendered file.
+func advertise(text string) string {
+	_, after, _ := strings.Cut(text, "- name: TASKENGINE_ADVERTISE\n")
+	line, _, _ := strings.Cut(after, "\n")
+	value, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "value: "), " #")
+	return strings.Trim(value, `"`)
 }
 
 // checkStop reports if a node is killed while its tasks may still end.

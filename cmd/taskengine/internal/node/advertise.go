@@ -16,6 +16,9 @@ func advertised(c config.Listener, at string, hostname func() (string, error)) s
 		return strings.TrimRight(to, "/")
 	case to != "":
 		at = to
+		if host, port, err := net.SplitHostPort(to); err == nil {
+			at = net.JoinHostPort(host, port) // without the brackets around an address of IPv4, which a URL may not have
+		}
 	default:
 		at = reachable(c.Listen, at, hostname)
 	}

@@ -21,6 +21,8 @@ func TestTheAddressForOtherNodesFollowsTheListener(t *testing.T) {
 		{config.Listener{Listen: "[::]:0"}, "[::]:4711", "http://here:4711"},
 		{config.Listener{Listen: "node1:7420"}, "10.0.0.7:7420", "http://node1:7420"},
 		{config.Listener{Listen: ":7420", Advertise: "node1:80", TLS: encrypted}, "[::]:7420", "https://node1:80"},
+		{config.Listener{Listen: ":7420", Advertise: "[10.0.0.7]:7420"}, "[::]:7420", "http://10.0.0.7:7420"},
+		{config.Listener{Listen: ":7420", Advertise: "[fd00::7]:7420"}, "[::]:7420", "http://[fd00::7]:7420"},
 		{config.Listener{Listen: ":7420", Advertise: "https://proxy:443/"}, "[::]:7420", "https://proxy:443"},
 		{config.Listener{Listen: ":7420", Advertise: "none"}, "[::]:7420", ""},
 		{config.Listener{}, "", ""},

@@ -30,9 +30,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- define "taskengine.stopSeconds" -}}
 {{- $grace := 10 -}}
 {{- range .Values.config.types -}}
-{{- $grace = max $grace (include "taskengine.seconds" (dig "timeout" "grace" "0s" (. | default dict)) | int) -}}
+{{- $grace = max $grace (include "taskengine.seconds" (((. | default dict).timeout | default dict).grace | default "0s") | int) -}}
 {{- end -}}
-{{- add (include "taskengine.seconds" (dig "node" "drain_timeout" "30s" .Values.config)) $grace 15 -}}
+{{- add (include "taskengine.seconds" ((.Values.config.node | default dict).drain_timeout | default "30s")) $grace 15 -}}
 {{- end }}
 
 {{- /* The file taskengine.yaml. */ -}}

@@ -125,7 +125,7 @@ env:
       fieldRef:
         fieldPath: status.podIP
   - name: TASKENGINE_ADVERTISE
-    value: $(POD_IP):7420
+    value: "[$(POD_IP)]:7420" # the brackets are for IPv6; the node removes those around IPv4
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
