@@ -30,7 +30,28 @@ func (c *Coord) Check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("etcd at %s: %w", c.name, c.store.explain(err))
 	}
-	return nil
+	version, address := c.askVersion(ctx)
+	return reason.TooOld("etcd", address, version, OldestServer)
+}
+
+// OldestServer is the oldest version of etcd that nodes use: the first that sends changes to a watch in several messages, if they are
+// larger than a message may be.
+const OldestServer = "3.4"
+
+// Version returns the version of the member that says it first, such as 3.4.23; "" if none does within a few seconds.
+func (c *Coord) Version(ctx context.Context) string {
+	version, _ := c.askVersion(ctx)
+	return version
+}
+
+func (c *Coord) askVersion(ctx context.Context) (version, address string) {
+	return reason.FirstVersion(ctx, c.client.Endpoints(), func(ctx context.Context, endpoint string) string {
+		status, err := c.client.Status(ctx, endpoint)
+		if err != nil {
+			return ""
+		}
+		return status.Version
+	})
 }
 
 // explain adds an explanation to an error of the library, if there is one.

@@ -19,7 +19,8 @@ func (c *Coord) Check(ctx context.Context) error {
 	if err := c.store.servers.Check(ctx, c.store.check); err != nil {
 		return fmt.Errorf("zookeeper at %s: %w", c.name, c.store.explain(err))
 	}
-	return nil
+	version, address := c.askVersion(ctx)
+	return reason.TooOld("ZooKeeper", address, version, OldestServer)
 }
 
 // check changes and reads a node.

@@ -4,6 +4,7 @@ package zk_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,13 @@ func connect(t *testing.T, o zk.Options) *zk.Coord {
 	t.Helper()
 	c, err := zk.New(o)
 	return coordtest.Connected(t, c, err)
+}
+
+func TestAServerSaysItsVersion(t *testing.T) {
+	c := connect(t, zk.Options{Endpoints: cluster.Endpoints()})
+	if version := c.Version(t.Context()); !strings.Contains(version, ".") {
+		t.Errorf("it is %q", version)
+	}
 }
 
 func TestPorts(t *testing.T) {

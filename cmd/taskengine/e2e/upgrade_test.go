@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
@@ -168,4 +169,35 @@ func (l *arrivals) more(t *testing.T) {
 			t.Fatal("no task was added")
 		}
 	}
+}
+
+func TestAnUpgradeCheckLooksAtEachDatabaseAndTheCoordinator(t *testing.T) {
+	t.Parallel()
+	main, other := tables(t), databases(t).Database(t)
+	check := func(driver, address, main, other string, code int, says ...string) {
+		t.Helper()
+		storage := onSeveral(main, map[string]string{"other": other})
+		file := write(t, "taskengine.yaml", "storage: "+storage+coordinated(driver, address, prefixOf(t)))
+		r := cli(t, nil, "", "upgrade", "check", "-c", file, "--address", "127.0.0.1:1")
+		for _, want := range says {
+			if !strings.Contains(r.stdout, want) {
+				t.Errorf("the check lacks %q", want)
+			}
+		}
+		if r.code != code || t.Failed() {
+			t.Fatalf("the check ends with %d, want %d:\n%s%s", r.code, code, r.stdout, r.stderr)
+		}
+	}
+	etcd, zookeeper := endpoint(t, config.Etcd), endpoint(t, config.ZooKeeper)
+	needs := "and this version needs 3.4 or newer"
+	check(config.Etcd, etcd, main, other, exitOK, "ok       server: the database main: it is PostgreSQL", "ok       server: the database other: it is PostgreSQL",
+		"ok       tables: the database main: their version is", "step     tables: the database other: there are no tables yet", "ok       coordination: it is etcd 3.", needs, "ok       nodes: none runs")
+	if err := makeTables(t, other); err != nil {
+		t.Fatal(err)
+	}
+	query(t, other, fmt.Sprintf("insert into taskengine.migration (version, name) values (%d, 'one'), (%d, 'two')", newest+1, newest+2))
+	check(config.ZooKeeper, zookeeper, main, other, exitFailure, "no       tables: the database other: their version is "+fmt.Sprint(newest+2),
+		"ok       coordination: it is zookeeper 3.", "and this version needs 3.5 or newer")
+	check(config.Etcd, etcd, main, noServer(t), exitPartial, "unknown  server: the database other: ", "ok       tables: the database main: ", needs)
+	check(config.Etcd, "127.0.0.1:1", main, tables(t), exitPartial, "unknown  coordination: ")
 }

@@ -11,10 +11,15 @@ import (
 type Error struct {
 	What    string // the fault, its place, and the remedy
 	Refused bool   // the error is a [coord.ErrRefused]
-	Cause   error
+	Cause   error  // nil if there is none beside
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s (%v)", e.What, e.Cause) }
+func (e *Error) Error() string {
+	if e.Cause == nil {
+		return e.What
+	}
+	return fmt.Sprintf("%s (%v)", e.What, e.Cause)
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }

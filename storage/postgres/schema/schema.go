@@ -34,6 +34,9 @@ func CoordinationTables() []string { return coordination.Tables() }
 // this program does not work with.
 var ErrMismatch = errors.New("the schema of the database does not fit")
 
+// ErrNoTables is wrapped by errors that say that the tables are missing. It is an [ErrMismatch].
+var ErrNoTables = fmt.Errorf("%w: there are no tables", ErrMismatch)
+
 // Name returns name, or [Default] if it is empty. The error says that the name is too long for
 // PostgreSQL.
 func Name(name string) (string, error) {
@@ -172,7 +175,7 @@ func (r release) check(at int, name string) error {
 	want := len(r.migrations)
 	switch {
 	case at == 0:
-		return fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrMismatch, name)
+		return fmt.Errorf("postgres: %w in the schema %s of this database; run `taskengine migrate apply`", ErrNoTables, name)
 	case at < want-1:
 		return fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrMismatch, at, want-1, want)
 	}

@@ -103,7 +103,7 @@ func probeCoordinator(ctx context.Context, c *config.Config) (found []config.Pro
 	if c.Storage.Driver == config.Memory || !c.Coordination.IsExternal() {
 		return nil
 	}
-	if err := coordinator.Probe(ctx, c.Coordination); err != nil {
+	if _, err := coordinator.Probe(ctx, c.Coordination); err != nil {
 		found = append(found, c.ProblemAt(err.Error(), "coordination", "driver"))
 	}
 	return found

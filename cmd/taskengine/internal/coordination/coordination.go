@@ -21,6 +21,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/health"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // Errors that callers match with [errors.Is].
@@ -46,8 +47,9 @@ type database struct {
 	store *postgres.Store
 }
 
-// open opens the databases of a store, that of storage.url first. The caller closes them.
-func open(ctx context.Context, p stores.Location, log *slog.Logger) (all []database, err error) {
+// open opens the databases of a store, that of storage.url first. The caller closes them. It leaves those out that cannot be opened
+// because of the error but, unless that is nil.
+func open(ctx context.Context, p stores.Location, but error, log *slog.Logger) (all []database, err error) {
 	if p.Driver != config.Postgres {
 		return nil, ErrUnshared
 	}
@@ -60,6 +62,9 @@ func open(ctx context.Context, p stores.Location, log *slog.Logger) (all []datab
 	}
 	for _, name := range append([]string{config.Main}, slices.Sorted(maps.Keys(others))...) {
 		s, err := locations[name].Look(ctx, log)
+		if but != nil && errors.Is(err, but) {
+			continue
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the database %s: %w", name, err), closeAll(all))
 		}
@@ -78,7 +83,7 @@ func closeAll(all []database) error {
 
 // Read returns the record in each database of a store.
 func Read(ctx context.Context, p stores.Location, log *slog.Logger) (rs []Record, err error) {
-	all, err := open(ctx, p, log)
+	all, err := open(ctx, p, nil, log)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +110,7 @@ func readAll(ctx context.Context, all []database) ([]Record, error) {
 // first database of their store, and the id of that database is the second part of the id of their
 // cluster.
 func Reset(ctx context.Context, p stores.Location, isStopped bool, log *slog.Logger) (removed []Record, err error) {
-	all, err := open(ctx, p, log)
+	all, err := open(ctx, p, nil, log)
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +147,9 @@ func Reset(ctx context.Context, p stores.Location, isStopped bool, log *slog.Log
 }
 
 // Alive returns the names of the nodes that are alive and use one of the databases of a store, and how
-// many coordinate elsewhere; none for a store in files.
+// many coordinate elsewhere; none for a store in files, and in a database without tables.
 func Alive(ctx context.Context, p stores.Location, log *slog.Logger) (names []string, err error) {
-	all, err := open(ctx, p, log)
+	all, err := open(ctx, p, schema.ErrNoTables, log)
 	if errors.Is(err, ErrUnshared) {
 		return nil, nil
 	}
@@ -187,7 +192,7 @@ func Settings(ctx context.Context, p stores.Location, s storage.Settings, log *s
 		}
 		return c.Coordinator().Settings, c.Close, nil
 	}
-	all, err := open(ctx, p, log)
+	all, err := open(ctx, p, nil, log)
 	if errors.Is(err, ErrUnshared) {
 		return stored.New(s), func() error { return nil }, nil
 	}

@@ -24,6 +24,9 @@ type Connection interface {
 	// Check asks the coordinator once whether the node can use it. The error wraps [coord.ErrRefused] if it cannot
 	// before a configuration changes.
 	Check(ctx context.Context) error
+
+	// Version returns the version of a server; "" if none says it.
+	Version(ctx context.Context) string
 	Close() error
 }
 
@@ -57,20 +60,31 @@ func Open(ctx context.Context, c config.Coordination, u Use) (Connection, error)
 	return opened, nil
 }
 
-// Probe returns why a node cannot use the coordinator of a configuration. It waits a few seconds for an answer.
-func Probe(ctx context.Context, c config.Coordination) error {
+// Oldest returns the oldest version of a coordinator that nodes use.
+func Oldest(driver string) string {
+	if driver == config.ZooKeeper {
+		return zk.OldestServer
+	}
+	return etcd.OldestServer
+}
+
+// Probe returns the version of the coordinator of a configuration, "" if it does not say it, and why a node cannot use it. It waits a few
+// seconds for an answer.
+func Probe(ctx context.Context, c config.Coordination) (version string, err error) {
 	opened, err := connect(c, Use{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("no answer within %v", probePatience))
 	defer cancel()
-	err = opened.Check(ctx)
+	if err = opened.Check(ctx); err == nil {
+		version = opened.Version(ctx)
+	}
 	_ = opened.Close() // it holds nothing
 	if err != nil && !errors.Is(err, coord.ErrRefused) {
 		err = fmt.Errorf("%w; %s", err, adviceIfAway)
 	}
-	return err
+	return version, err
 }
 
 // EtcdHistory describes the earlier states that the etcd of a configuration keeps. It waits a few seconds for an answer.

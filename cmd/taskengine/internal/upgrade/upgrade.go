@@ -95,16 +95,23 @@ func Storage(ctx context.Context, p stores.Location, log *slog.Logger) (found Fi
 	if !p.Coordination.IsExternal() {
 		return found
 	}
+	return append(found, coordination(ctx, p.Coordination))
+}
+
+// coordination examines the coordinator of a configuration.
+func coordination(ctx context.Context, c config.Coordination) Finding {
 	const check = "coordination"
-	switch err := coordinator.Probe(ctx, p.Coordination); {
+	oldest := coordinator.Oldest(c.Driver)
+	switch version, err := coordinator.Probe(ctx, c); {
+	case err == nil && version == "":
+		return Finding{OK, check, fmt.Sprintf("this version can use %s, which does not say its version; it needs %s or newer", c.Driver, oldest), ""}
 	case err == nil:
-		found.add(OK, check, fmt.Sprintf("this version can use %s", p.Coordination.Driver), "")
+		return Finding{OK, check, fmt.Sprintf("it is %s %s, and this version needs %s or newer", c.Driver, version, oldest), ""}
 	case errors.Is(err, coord.ErrRefused):
-		found.add(No, check, err.Error(), "nodes of this version do not start before that is mended")
+		return Finding{No, check, err.Error(), "nodes of this version do not start before that is mended"}
 	default:
-		found.add(Unknown, check, err.Error(), "repeat this when it answers")
+		return Finding{Unknown, check, err.Error(), "repeat this when it answers"}
 	}
-	return found
 }
 
 // mainFirst orders the names of databases.
