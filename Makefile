@@ -177,6 +177,10 @@ release: ## make the files of a version in dist/: VERSION=v1.2.3; KEY=file signs
 release-check: ## make release, and make all of it again in other folders without what was compiled before, and compare
 	go -C tools run ./release -check -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' $(CURDIR)
 
+.PHONY: first-task
+first-task: ## measure the time to the first task by each file of a release: DIST=dist/v1.2.3; needs root and Debian
+	@scripts/first-task '$(or $(DIST),$(lastword $(sort $(wildcard dist/v*))))' $(KINDS)
+
 # The database is on the internet, and changes: a commit that passes today may fail tomorrow. So this is no part of make check.
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in the code that is called; GOVULNDB=file:///folder is a copy of the database
