@@ -589,19 +589,19 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 	baseURL = strings.TrimRight(baseURL, "/")
 	taskServiceMethods := v1.File_taskengine_v1_taskengine_proto.Services().ByName("TaskService").Methods()
 	return &taskServiceClient{
-		submit: connect.NewClient[v1.SubmitRequest, v1.SubmitResponse](
+		submit: newUnary[v1.SubmitRequest, v1.SubmitResponse](
 			httpClient,
 			baseURL+TaskServiceSubmitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Submit")),
 			connect.WithClientOptions(opts...),
 		),
-		submitWithChildren: connect.NewClient[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse](
+		submitWithChildren: newUnary[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse](
 			httpClient,
 			baseURL+TaskServiceSubmitWithChildrenProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SubmitWithChildren")),
 			connect.WithClientOptions(opts...),
 		),
-		addChildren: connect.NewClient[v1.AddChildrenRequest, v1.AddChildrenResponse](
+		addChildren: newUnary[v1.AddChildrenRequest, v1.AddChildrenResponse](
 			httpClient,
 			baseURL+TaskServiceAddChildrenProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("AddChildren")),
@@ -613,61 +613,61 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("SubmitStream")),
 			connect.WithClientOptions(opts...),
 		),
-		get: connect.NewClient[v1.GetRequest, v1.GetResponse](
+		get: newUnary[v1.GetRequest, v1.GetResponse](
 			httpClient,
 			baseURL+TaskServiceGetProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Get")),
 			connect.WithClientOptions(opts...),
 		),
-		list: connect.NewClient[v1.ListRequest, v1.ListResponse](
+		list: newUnary[v1.ListRequest, v1.ListResponse](
 			httpClient,
 			baseURL+TaskServiceListProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		count: connect.NewClient[v1.CountRequest, v1.CountResponse](
+		count: newUnary[v1.CountRequest, v1.CountResponse](
 			httpClient,
 			baseURL+TaskServiceCountProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Count")),
 			connect.WithClientOptions(opts...),
 		),
-		listErrors: connect.NewClient[v1.ListErrorsRequest, v1.ListErrorsResponse](
+		listErrors: newUnary[v1.ListErrorsRequest, v1.ListErrorsResponse](
 			httpClient,
 			baseURL+TaskServiceListErrorsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListErrors")),
 			connect.WithClientOptions(opts...),
 		),
-		wait: connect.NewClient[v1.WaitRequest, v1.WaitResponse](
+		wait: newUnary[v1.WaitRequest, v1.WaitResponse](
 			httpClient,
 			baseURL+TaskServiceWaitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Wait")),
 			connect.WithClientOptions(opts...),
 		),
-		why: connect.NewClient[v1.WhyRequest, v1.WhyResponse](
+		why: newUnary[v1.WhyRequest, v1.WhyResponse](
 			httpClient,
 			baseURL+TaskServiceWhyProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Why")),
 			connect.WithClientOptions(opts...),
 		),
-		tree: connect.NewClient[v1.TreeRequest, v1.TreeResponse](
+		tree: newUnary[v1.TreeRequest, v1.TreeResponse](
 			httpClient,
 			baseURL+TaskServiceTreeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Tree")),
 			connect.WithClientOptions(opts...),
 		),
-		submitWorkflow: connect.NewClient[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse](
+		submitWorkflow: newUnary[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse](
 			httpClient,
 			baseURL+TaskServiceSubmitWorkflowProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SubmitWorkflow")),
 			connect.WithClientOptions(opts...),
 		),
-		getWorkflow: connect.NewClient[v1.GetWorkflowRequest, v1.GetWorkflowResponse](
+		getWorkflow: newUnary[v1.GetWorkflowRequest, v1.GetWorkflowResponse](
 			httpClient,
 			baseURL+TaskServiceGetWorkflowProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetWorkflow")),
 			connect.WithClientOptions(opts...),
 		),
-		retryWorkflow: connect.NewClient[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse](
+		retryWorkflow: newUnary[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse](
 			httpClient,
 			baseURL+TaskServiceRetryWorkflowProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("RetryWorkflow")),
@@ -679,181 +679,181 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("TaskLogs")),
 			connect.WithClientOptions(opts...),
 		),
-		cancel: connect.NewClient[v1.CancelRequest, v1.CancelResponse](
+		cancel: newUnary[v1.CancelRequest, v1.CancelResponse](
 			httpClient,
 			baseURL+TaskServiceCancelProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
-		resume: connect.NewClient[v1.ResumeRequest, v1.ResumeResponse](
+		resume: newUnary[v1.ResumeRequest, v1.ResumeResponse](
 			httpClient,
 			baseURL+TaskServiceResumeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Resume")),
 			connect.WithClientOptions(opts...),
 		),
-		fail: connect.NewClient[v1.FailRequest, v1.FailResponse](
+		fail: newUnary[v1.FailRequest, v1.FailResponse](
 			httpClient,
 			baseURL+TaskServiceFailProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Fail")),
 			connect.WithClientOptions(opts...),
 		),
-		reschedule: connect.NewClient[v1.RescheduleRequest, v1.RescheduleResponse](
+		reschedule: newUnary[v1.RescheduleRequest, v1.RescheduleResponse](
 			httpClient,
 			baseURL+TaskServiceRescheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
 			connect.WithClientOptions(opts...),
 		),
-		signal: connect.NewClient[v1.SignalRequest, v1.SignalResponse](
+		signal: newUnary[v1.SignalRequest, v1.SignalResponse](
 			httpClient,
 			baseURL+TaskServiceSignalProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Signal")),
 			connect.WithClientOptions(opts...),
 		),
-		getDocument: connect.NewClient[v1.GetDocumentRequest, v1.GetDocumentResponse](
+		getDocument: newUnary[v1.GetDocumentRequest, v1.GetDocumentResponse](
 			httpClient,
 			baseURL+TaskServiceGetDocumentProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetDocument")),
 			connect.WithClientOptions(opts...),
 		),
-		listDocuments: connect.NewClient[v1.ListDocumentsRequest, v1.ListDocumentsResponse](
+		listDocuments: newUnary[v1.ListDocumentsRequest, v1.ListDocumentsResponse](
 			httpClient,
 			baseURL+TaskServiceListDocumentsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListDocuments")),
 			connect.WithClientOptions(opts...),
 		),
-		setDocument: connect.NewClient[v1.SetDocumentRequest, v1.SetDocumentResponse](
+		setDocument: newUnary[v1.SetDocumentRequest, v1.SetDocumentResponse](
 			httpClient,
 			baseURL+TaskServiceSetDocumentProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SetDocument")),
 			connect.WithClientOptions(opts...),
 		),
-		deleteDocument: connect.NewClient[v1.DeleteDocumentRequest, v1.DeleteDocumentResponse](
+		deleteDocument: newUnary[v1.DeleteDocumentRequest, v1.DeleteDocumentResponse](
 			httpClient,
 			baseURL+TaskServiceDeleteDocumentProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DeleteDocument")),
 			connect.WithClientOptions(opts...),
 		),
-		listKeys: connect.NewClient[v1.ListKeysRequest, v1.ListKeysResponse](
+		listKeys: newUnary[v1.ListKeysRequest, v1.ListKeysResponse](
 			httpClient,
 			baseURL+TaskServiceListKeysProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListKeys")),
 			connect.WithClientOptions(opts...),
 		),
-		getKey: connect.NewClient[v1.GetKeyRequest, v1.GetKeyResponse](
+		getKey: newUnary[v1.GetKeyRequest, v1.GetKeyResponse](
 			httpClient,
 			baseURL+TaskServiceGetKeyProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetKey")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeKey: connect.NewClient[v1.ResumeKeyRequest, v1.ResumeKeyResponse](
+		resumeKey: newUnary[v1.ResumeKeyRequest, v1.ResumeKeyResponse](
 			httpClient,
 			baseURL+TaskServiceResumeKeyProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeKey")),
 			connect.WithClientOptions(opts...),
 		),
-		skipKey: connect.NewClient[v1.SkipKeyRequest, v1.SkipKeyResponse](
+		skipKey: newUnary[v1.SkipKeyRequest, v1.SkipKeyResponse](
 			httpClient,
 			baseURL+TaskServiceSkipKeyProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SkipKey")),
 			connect.WithClientOptions(opts...),
 		),
-		listTypes: connect.NewClient[v1.ListTypesRequest, v1.ListTypesResponse](
+		listTypes: newUnary[v1.ListTypesRequest, v1.ListTypesResponse](
 			httpClient,
 			baseURL+TaskServiceListTypesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListTypes")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseType: connect.NewClient[v1.PauseTypeRequest, v1.PauseTypeResponse](
+		pauseType: newUnary[v1.PauseTypeRequest, v1.PauseTypeResponse](
 			httpClient,
 			baseURL+TaskServicePauseTypeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PauseType")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeType: connect.NewClient[v1.ResumeTypeRequest, v1.ResumeTypeResponse](
+		resumeType: newUnary[v1.ResumeTypeRequest, v1.ResumeTypeResponse](
 			httpClient,
 			baseURL+TaskServiceResumeTypeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeType")),
 			connect.WithClientOptions(opts...),
 		),
-		listWorkers: connect.NewClient[v1.ListWorkersRequest, v1.ListWorkersResponse](
+		listWorkers: newUnary[v1.ListWorkersRequest, v1.ListWorkersResponse](
 			httpClient,
 			baseURL+TaskServiceListWorkersProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListWorkers")),
 			connect.WithClientOptions(opts...),
 		),
-		drainWorker: connect.NewClient[v1.DrainWorkerRequest, v1.DrainWorkerResponse](
+		drainWorker: newUnary[v1.DrainWorkerRequest, v1.DrainWorkerResponse](
 			httpClient,
 			baseURL+TaskServiceDrainWorkerProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DrainWorker")),
 			connect.WithClientOptions(opts...),
 		),
-		listNodes: connect.NewClient[v1.ListNodesRequest, v1.ListNodesResponse](
+		listNodes: newUnary[v1.ListNodesRequest, v1.ListNodesResponse](
 			httpClient,
 			baseURL+TaskServiceListNodesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListNodes")),
 			connect.WithClientOptions(opts...),
 		),
-		drainNode: connect.NewClient[v1.DrainNodeRequest, v1.DrainNodeResponse](
+		drainNode: newUnary[v1.DrainNodeRequest, v1.DrainNodeResponse](
 			httpClient,
 			baseURL+TaskServiceDrainNodeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DrainNode")),
 			connect.WithClientOptions(opts...),
 		),
-		applyConfig: connect.NewClient[v1.ApplyConfigRequest, v1.ApplyConfigResponse](
+		applyConfig: newUnary[v1.ApplyConfigRequest, v1.ApplyConfigResponse](
 			httpClient,
 			baseURL+TaskServiceApplyConfigProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ApplyConfig")),
 			connect.WithClientOptions(opts...),
 		),
-		addToken: connect.NewClient[v1.AddTokenRequest, v1.AddTokenResponse](
+		addToken: newUnary[v1.AddTokenRequest, v1.AddTokenResponse](
 			httpClient,
 			baseURL+TaskServiceAddTokenProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("AddToken")),
 			connect.WithClientOptions(opts...),
 		),
-		listTokens: connect.NewClient[v1.ListTokensRequest, v1.ListTokensResponse](
+		listTokens: newUnary[v1.ListTokensRequest, v1.ListTokensResponse](
 			httpClient,
 			baseURL+TaskServiceListTokensProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListTokens")),
 			connect.WithClientOptions(opts...),
 		),
-		revokeToken: connect.NewClient[v1.RevokeTokenRequest, v1.RevokeTokenResponse](
+		revokeToken: newUnary[v1.RevokeTokenRequest, v1.RevokeTokenResponse](
 			httpClient,
 			baseURL+TaskServiceRevokeTokenProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("RevokeToken")),
 			connect.WithClientOptions(opts...),
 		),
-		rotateToken: connect.NewClient[v1.RotateTokenRequest, v1.RotateTokenResponse](
+		rotateToken: newUnary[v1.RotateTokenRequest, v1.RotateTokenResponse](
 			httpClient,
 			baseURL+TaskServiceRotateTokenProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("RotateToken")),
 			connect.WithClientOptions(opts...),
 		),
-		revokeSessions: connect.NewClient[v1.RevokeSessionsRequest, v1.RevokeSessionsResponse](
+		revokeSessions: newUnary[v1.RevokeSessionsRequest, v1.RevokeSessionsResponse](
 			httpClient,
 			baseURL+TaskServiceRevokeSessionsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("RevokeSessions")),
 			connect.WithClientOptions(opts...),
 		),
-		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
+		listLimits: newUnary[v1.ListLimitsRequest, v1.ListLimitsResponse](
 			httpClient,
 			baseURL+TaskServiceListLimitsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListLimits")),
 			connect.WithClientOptions(opts...),
 		),
-		getLimit: connect.NewClient[v1.GetLimitRequest, v1.GetLimitResponse](
+		getLimit: newUnary[v1.GetLimitRequest, v1.GetLimitResponse](
 			httpClient,
 			baseURL+TaskServiceGetLimitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetLimit")),
 			connect.WithClientOptions(opts...),
 		),
-		setLimit: connect.NewClient[v1.SetLimitRequest, v1.SetLimitResponse](
+		setLimit: newUnary[v1.SetLimitRequest, v1.SetLimitResponse](
 			httpClient,
 			baseURL+TaskServiceSetLimitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SetLimit")),
 			connect.WithClientOptions(opts...),
 		),
-		unsetLimit: connect.NewClient[v1.UnsetLimitRequest, v1.UnsetLimitResponse](
+		unsetLimit: newUnary[v1.UnsetLimitRequest, v1.UnsetLimitResponse](
 			httpClient,
 			baseURL+TaskServiceUnsetLimitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("UnsetLimit")),
@@ -871,283 +871,283 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("Events")),
 			connect.WithClientOptions(opts...),
 		),
-		whyLimit: connect.NewClient[v1.WhyLimitRequest, v1.WhyLimitResponse](
+		whyLimit: newUnary[v1.WhyLimitRequest, v1.WhyLimitResponse](
 			httpClient,
 			baseURL+TaskServiceWhyLimitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("WhyLimit")),
 			connect.WithClientOptions(opts...),
 		),
-		listAlerts: connect.NewClient[v1.ListAlertsRequest, v1.ListAlertsResponse](
+		listAlerts: newUnary[v1.ListAlertsRequest, v1.ListAlertsResponse](
 			httpClient,
 			baseURL+TaskServiceListAlertsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListAlerts")),
 			connect.WithClientOptions(opts...),
 		),
-		testAlerts: connect.NewClient[v1.TestAlertsRequest, v1.TestAlertsResponse](
+		testAlerts: newUnary[v1.TestAlertsRequest, v1.TestAlertsResponse](
 			httpClient,
 			baseURL+TaskServiceTestAlertsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("TestAlerts")),
 			connect.WithClientOptions(opts...),
 		),
-		silenceAlerts: connect.NewClient[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse](
+		silenceAlerts: newUnary[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse](
 			httpClient,
 			baseURL+TaskServiceSilenceAlertsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SilenceAlerts")),
 			connect.WithClientOptions(opts...),
 		),
-		unsilenceAlerts: connect.NewClient[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse](
+		unsilenceAlerts: newUnary[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse](
 			httpClient,
 			baseURL+TaskServiceUnsilenceAlertsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("UnsilenceAlerts")),
 			connect.WithClientOptions(opts...),
 		),
-		listSchedules: connect.NewClient[v1.ListSchedulesRequest, v1.ListSchedulesResponse](
+		listSchedules: newUnary[v1.ListSchedulesRequest, v1.ListSchedulesResponse](
 			httpClient,
 			baseURL+TaskServiceListSchedulesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListSchedules")),
 			connect.WithClientOptions(opts...),
 		),
-		getSchedule: connect.NewClient[v1.GetScheduleRequest, v1.GetScheduleResponse](
+		getSchedule: newUnary[v1.GetScheduleRequest, v1.GetScheduleResponse](
 			httpClient,
 			baseURL+TaskServiceGetScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		applySchedule: connect.NewClient[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse](
+		applySchedule: newUnary[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse](
 			httpClient,
 			baseURL+TaskServiceApplyScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ApplySchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		applySchedules: connect.NewClient[v1.ApplySchedulesRequest, v1.ApplySchedulesResponse](
+		applySchedules: newUnary[v1.ApplySchedulesRequest, v1.ApplySchedulesResponse](
 			httpClient,
 			baseURL+TaskServiceApplySchedulesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ApplySchedules")),
 			connect.WithClientOptions(opts...),
 		),
-		previewSchedule: connect.NewClient[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse](
+		previewSchedule: newUnary[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse](
 			httpClient,
 			baseURL+TaskServicePreviewScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PreviewSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		deleteSchedule: connect.NewClient[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse](
+		deleteSchedule: newUnary[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse](
 			httpClient,
 			baseURL+TaskServiceDeleteScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DeleteSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseSchedule: connect.NewClient[v1.PauseScheduleRequest, v1.PauseScheduleResponse](
+		pauseSchedule: newUnary[v1.PauseScheduleRequest, v1.PauseScheduleResponse](
 			httpClient,
 			baseURL+TaskServicePauseScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PauseSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeSchedule: connect.NewClient[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse](
+		resumeSchedule: newUnary[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse](
 			httpClient,
 			baseURL+TaskServiceResumeScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseSchedules: connect.NewClient[v1.PauseSchedulesRequest, v1.PauseSchedulesResponse](
+		pauseSchedules: newUnary[v1.PauseSchedulesRequest, v1.PauseSchedulesResponse](
 			httpClient,
 			baseURL+TaskServicePauseSchedulesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PauseSchedules")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeSchedules: connect.NewClient[v1.ResumeSchedulesRequest, v1.ResumeSchedulesResponse](
+		resumeSchedules: newUnary[v1.ResumeSchedulesRequest, v1.ResumeSchedulesResponse](
 			httpClient,
 			baseURL+TaskServiceResumeSchedulesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeSchedules")),
 			connect.WithClientOptions(opts...),
 		),
-		deleteSchedules: connect.NewClient[v1.DeleteSchedulesRequest, v1.DeleteSchedulesResponse](
+		deleteSchedules: newUnary[v1.DeleteSchedulesRequest, v1.DeleteSchedulesResponse](
 			httpClient,
 			baseURL+TaskServiceDeleteSchedulesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DeleteSchedules")),
 			connect.WithClientOptions(opts...),
 		),
-		triggerSchedule: connect.NewClient[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse](
+		triggerSchedule: newUnary[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse](
 			httpClient,
 			baseURL+TaskServiceTriggerScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("TriggerSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		backfillSchedule: connect.NewClient[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse](
+		backfillSchedule: newUnary[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse](
 			httpClient,
 			baseURL+TaskServiceBackfillScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("BackfillSchedule")),
 			connect.WithClientOptions(opts...),
 		),
-		listSources: connect.NewClient[v1.ListSourcesRequest, v1.ListSourcesResponse](
+		listSources: newUnary[v1.ListSourcesRequest, v1.ListSourcesResponse](
 			httpClient,
 			baseURL+TaskServiceListSourcesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListSources")),
 			connect.WithClientOptions(opts...),
 		),
-		getSource: connect.NewClient[v1.GetSourceRequest, v1.GetSourceResponse](
+		getSource: newUnary[v1.GetSourceRequest, v1.GetSourceResponse](
 			httpClient,
 			baseURL+TaskServiceGetSourceProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetSource")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseSource: connect.NewClient[v1.PauseSourceRequest, v1.PauseSourceResponse](
+		pauseSource: newUnary[v1.PauseSourceRequest, v1.PauseSourceResponse](
 			httpClient,
 			baseURL+TaskServicePauseSourceProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PauseSource")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeSource: connect.NewClient[v1.ResumeSourceRequest, v1.ResumeSourceResponse](
+		resumeSource: newUnary[v1.ResumeSourceRequest, v1.ResumeSourceResponse](
 			httpClient,
 			baseURL+TaskServiceResumeSourceProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeSource")),
 			connect.WithClientOptions(opts...),
 		),
-		seekSource: connect.NewClient[v1.SeekSourceRequest, v1.SeekSourceResponse](
+		seekSource: newUnary[v1.SeekSourceRequest, v1.SeekSourceResponse](
 			httpClient,
 			baseURL+TaskServiceSeekSourceProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SeekSource")),
 			connect.WithClientOptions(opts...),
 		),
-		listSliceSources: connect.NewClient[v1.ListSliceSourcesRequest, v1.ListSliceSourcesResponse](
+		listSliceSources: newUnary[v1.ListSliceSourcesRequest, v1.ListSliceSourcesResponse](
 			httpClient,
 			baseURL+TaskServiceListSliceSourcesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListSliceSources")),
 			connect.WithClientOptions(opts...),
 		),
-		getSliceSource: connect.NewClient[v1.GetSliceSourceRequest, v1.GetSliceSourceResponse](
+		getSliceSource: newUnary[v1.GetSliceSourceRequest, v1.GetSliceSourceResponse](
 			httpClient,
 			baseURL+TaskServiceGetSliceSourceProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetSliceSource")),
 			connect.WithClientOptions(opts...),
 		),
-		listPlatforms: connect.NewClient[v1.ListPlatformsRequest, v1.ListPlatformsResponse](
+		listPlatforms: newUnary[v1.ListPlatformsRequest, v1.ListPlatformsResponse](
 			httpClient,
 			baseURL+TaskServiceListPlatformsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListPlatforms")),
 			connect.WithClientOptions(opts...),
 		),
-		getPlatform: connect.NewClient[v1.GetPlatformRequest, v1.GetPlatformResponse](
+		getPlatform: newUnary[v1.GetPlatformRequest, v1.GetPlatformResponse](
 			httpClient,
 			baseURL+TaskServiceGetPlatformProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetPlatform")),
 			connect.WithClientOptions(opts...),
 		),
-		setSlices: connect.NewClient[v1.SetSlicesRequest, v1.SetSlicesResponse](
+		setSlices: newUnary[v1.SetSlicesRequest, v1.SetSlicesResponse](
 			httpClient,
 			baseURL+TaskServiceSetSlicesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SetSlices")),
 			connect.WithClientOptions(opts...),
 		),
-		addPlatform: connect.NewClient[v1.AddPlatformRequest, v1.AddPlatformResponse](
+		addPlatform: newUnary[v1.AddPlatformRequest, v1.AddPlatformResponse](
 			httpClient,
 			baseURL+TaskServiceAddPlatformProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("AddPlatform")),
 			connect.WithClientOptions(opts...),
 		),
-		applyPlatforms: connect.NewClient[v1.ApplyPlatformsRequest, v1.ApplyPlatformsResponse](
+		applyPlatforms: newUnary[v1.ApplyPlatformsRequest, v1.ApplyPlatformsResponse](
 			httpClient,
 			baseURL+TaskServiceApplyPlatformsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ApplyPlatforms")),
 			connect.WithClientOptions(opts...),
 		),
-		removePlatform: connect.NewClient[v1.RemovePlatformRequest, v1.RemovePlatformResponse](
+		removePlatform: newUnary[v1.RemovePlatformRequest, v1.RemovePlatformResponse](
 			httpClient,
 			baseURL+TaskServiceRemovePlatformProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("RemovePlatform")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseSlices: connect.NewClient[v1.PauseSlicesRequest, v1.PauseSlicesResponse](
+		pauseSlices: newUnary[v1.PauseSlicesRequest, v1.PauseSlicesResponse](
 			httpClient,
 			baseURL+TaskServicePauseSlicesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PauseSlices")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeSlices: connect.NewClient[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse](
+		resumeSlices: newUnary[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse](
 			httpClient,
 			baseURL+TaskServiceResumeSlicesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeSlices")),
 			connect.WithClientOptions(opts...),
 		),
-		resetPlatform: connect.NewClient[v1.ResetPlatformRequest, v1.ResetPlatformResponse](
+		resetPlatform: newUnary[v1.ResetPlatformRequest, v1.ResetPlatformResponse](
 			httpClient,
 			baseURL+TaskServiceResetPlatformProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResetPlatform")),
 			connect.WithClientOptions(opts...),
 		),
-		retrySlices: connect.NewClient[v1.RetrySlicesRequest, v1.RetrySlicesResponse](
+		retrySlices: newUnary[v1.RetrySlicesRequest, v1.RetrySlicesResponse](
 			httpClient,
 			baseURL+TaskServiceRetrySlicesProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
 			connect.WithClientOptions(opts...),
 		),
-		setTask: connect.NewClient[v1.SetTaskRequest, v1.SetTaskResponse](
+		setTask: newUnary[v1.SetTaskRequest, v1.SetTaskResponse](
 			httpClient,
 			baseURL+TaskServiceSetTaskProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SetTask")),
 			connect.WithClientOptions(opts...),
 		),
-		deleteTask: connect.NewClient[v1.DeleteTaskRequest, v1.DeleteTaskResponse](
+		deleteTask: newUnary[v1.DeleteTaskRequest, v1.DeleteTaskResponse](
 			httpClient,
 			baseURL+TaskServiceDeleteTaskProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("DeleteTask")),
 			connect.WithClientOptions(opts...),
 		),
-		previewBulkJob: connect.NewClient[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse](
+		previewBulkJob: newUnary[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse](
 			httpClient,
 			baseURL+TaskServicePreviewBulkJobProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PreviewBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
-		startBulkJob: connect.NewClient[v1.StartBulkJobRequest, v1.StartBulkJobResponse](
+		startBulkJob: newUnary[v1.StartBulkJobRequest, v1.StartBulkJobResponse](
 			httpClient,
 			baseURL+TaskServiceStartBulkJobProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("StartBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
-		listBulkJobs: connect.NewClient[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse](
+		listBulkJobs: newUnary[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse](
 			httpClient,
 			baseURL+TaskServiceListBulkJobsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListBulkJobs")),
 			connect.WithClientOptions(opts...),
 		),
-		getBulkJob: connect.NewClient[v1.GetBulkJobRequest, v1.GetBulkJobResponse](
+		getBulkJob: newUnary[v1.GetBulkJobRequest, v1.GetBulkJobResponse](
 			httpClient,
 			baseURL+TaskServiceGetBulkJobProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseBulkJob: connect.NewClient[v1.PauseBulkJobRequest, v1.PauseBulkJobResponse](
+		pauseBulkJob: newUnary[v1.PauseBulkJobRequest, v1.PauseBulkJobResponse](
 			httpClient,
 			baseURL+TaskServicePauseBulkJobProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("PauseBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
-		continueBulkJob: connect.NewClient[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse](
+		continueBulkJob: newUnary[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse](
 			httpClient,
 			baseURL+TaskServiceContinueBulkJobProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ContinueBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
-		setBulkJobRate: connect.NewClient[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse](
+		setBulkJobRate: newUnary[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse](
 			httpClient,
 			baseURL+TaskServiceSetBulkJobRateProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SetBulkJobRate")),
 			connect.WithClientOptions(opts...),
 		),
-		stopBulkJob: connect.NewClient[v1.StopBulkJobRequest, v1.StopBulkJobResponse](
+		stopBulkJob: newUnary[v1.StopBulkJobRequest, v1.StopBulkJobResponse](
 			httpClient,
 			baseURL+TaskServiceStopBulkJobProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("StopBulkJob")),
 			connect.WithClientOptions(opts...),
 		),
-		overview: connect.NewClient[v1.OverviewRequest, v1.OverviewResponse](
+		overview: newUnary[v1.OverviewRequest, v1.OverviewResponse](
 			httpClient,
 			baseURL+TaskServiceOverviewProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Overview")),
 			connect.WithClientOptions(opts...),
 		),
-		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
+		version: newUnary[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Version")),
@@ -1158,100 +1158,100 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	submit             *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
-	submitWithChildren *connect.Client[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse]
-	addChildren        *connect.Client[v1.AddChildrenRequest, v1.AddChildrenResponse]
+	submit             unary[v1.SubmitRequest, v1.SubmitResponse]
+	submitWithChildren unary[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse]
+	addChildren        unary[v1.AddChildrenRequest, v1.AddChildrenResponse]
 	submitStream       *connect.Client[v1.SubmitStreamRequest, v1.SubmitStreamResponse]
-	get                *connect.Client[v1.GetRequest, v1.GetResponse]
-	list               *connect.Client[v1.ListRequest, v1.ListResponse]
-	count              *connect.Client[v1.CountRequest, v1.CountResponse]
-	listErrors         *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
-	wait               *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	why                *connect.Client[v1.WhyRequest, v1.WhyResponse]
-	tree               *connect.Client[v1.TreeRequest, v1.TreeResponse]
-	submitWorkflow     *connect.Client[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse]
-	getWorkflow        *connect.Client[v1.GetWorkflowRequest, v1.GetWorkflowResponse]
-	retryWorkflow      *connect.Client[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse]
+	get                unary[v1.GetRequest, v1.GetResponse]
+	list               unary[v1.ListRequest, v1.ListResponse]
+	count              unary[v1.CountRequest, v1.CountResponse]
+	listErrors         unary[v1.ListErrorsRequest, v1.ListErrorsResponse]
+	wait               unary[v1.WaitRequest, v1.WaitResponse]
+	why                unary[v1.WhyRequest, v1.WhyResponse]
+	tree               unary[v1.TreeRequest, v1.TreeResponse]
+	submitWorkflow     unary[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse]
+	getWorkflow        unary[v1.GetWorkflowRequest, v1.GetWorkflowResponse]
+	retryWorkflow      unary[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse]
 	taskLogs           *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
-	cancel             *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	resume             *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	fail               *connect.Client[v1.FailRequest, v1.FailResponse]
-	reschedule         *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
-	signal             *connect.Client[v1.SignalRequest, v1.SignalResponse]
-	getDocument        *connect.Client[v1.GetDocumentRequest, v1.GetDocumentResponse]
-	listDocuments      *connect.Client[v1.ListDocumentsRequest, v1.ListDocumentsResponse]
-	setDocument        *connect.Client[v1.SetDocumentRequest, v1.SetDocumentResponse]
-	deleteDocument     *connect.Client[v1.DeleteDocumentRequest, v1.DeleteDocumentResponse]
-	listKeys           *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
-	getKey             *connect.Client[v1.GetKeyRequest, v1.GetKeyResponse]
-	resumeKey          *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
-	skipKey            *connect.Client[v1.SkipKeyRequest, v1.SkipKeyResponse]
-	listTypes          *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
-	pauseType          *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
-	resumeType         *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
-	listWorkers        *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
-	drainWorker        *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
-	listNodes          *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
-	drainNode          *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
-	applyConfig        *connect.Client[v1.ApplyConfigRequest, v1.ApplyConfigResponse]
-	addToken           *connect.Client[v1.AddTokenRequest, v1.AddTokenResponse]
-	listTokens         *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
-	revokeToken        *connect.Client[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
-	rotateToken        *connect.Client[v1.RotateTokenRequest, v1.RotateTokenResponse]
-	revokeSessions     *connect.Client[v1.RevokeSessionsRequest, v1.RevokeSessionsResponse]
-	listLimits         *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
-	getLimit           *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
-	setLimit           *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
-	unsetLimit         *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
+	cancel             unary[v1.CancelRequest, v1.CancelResponse]
+	resume             unary[v1.ResumeRequest, v1.ResumeResponse]
+	fail               unary[v1.FailRequest, v1.FailResponse]
+	reschedule         unary[v1.RescheduleRequest, v1.RescheduleResponse]
+	signal             unary[v1.SignalRequest, v1.SignalResponse]
+	getDocument        unary[v1.GetDocumentRequest, v1.GetDocumentResponse]
+	listDocuments      unary[v1.ListDocumentsRequest, v1.ListDocumentsResponse]
+	setDocument        unary[v1.SetDocumentRequest, v1.SetDocumentResponse]
+	deleteDocument     unary[v1.DeleteDocumentRequest, v1.DeleteDocumentResponse]
+	listKeys           unary[v1.ListKeysRequest, v1.ListKeysResponse]
+	getKey             unary[v1.GetKeyRequest, v1.GetKeyResponse]
+	resumeKey          unary[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
+	skipKey            unary[v1.SkipKeyRequest, v1.SkipKeyResponse]
+	listTypes          unary[v1.ListTypesRequest, v1.ListTypesResponse]
+	pauseType          unary[v1.PauseTypeRequest, v1.PauseTypeResponse]
+	resumeType         unary[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
+	listWorkers        unary[v1.ListWorkersRequest, v1.ListWorkersResponse]
+	drainWorker        unary[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
+	listNodes          unary[v1.ListNodesRequest, v1.ListNodesResponse]
+	drainNode          unary[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	applyConfig        unary[v1.ApplyConfigRequest, v1.ApplyConfigResponse]
+	addToken           unary[v1.AddTokenRequest, v1.AddTokenResponse]
+	listTokens         unary[v1.ListTokensRequest, v1.ListTokensResponse]
+	revokeToken        unary[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
+	rotateToken        unary[v1.RotateTokenRequest, v1.RotateTokenResponse]
+	revokeSessions     unary[v1.RevokeSessionsRequest, v1.RevokeSessionsResponse]
+	listLimits         unary[v1.ListLimitsRequest, v1.ListLimitsResponse]
+	getLimit           unary[v1.GetLimitRequest, v1.GetLimitResponse]
+	setLimit           unary[v1.SetLimitRequest, v1.SetLimitResponse]
+	unsetLimit         unary[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
 	watchLimits        *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
 	events             *connect.Client[v1.EventsRequest, v1.EventsResponse]
-	whyLimit           *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
-	listAlerts         *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
-	testAlerts         *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
-	silenceAlerts      *connect.Client[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
-	unsilenceAlerts    *connect.Client[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
-	listSchedules      *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
-	getSchedule        *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
-	applySchedule      *connect.Client[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse]
-	applySchedules     *connect.Client[v1.ApplySchedulesRequest, v1.ApplySchedulesResponse]
-	previewSchedule    *connect.Client[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse]
-	deleteSchedule     *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
-	pauseSchedule      *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
-	resumeSchedule     *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
-	pauseSchedules     *connect.Client[v1.PauseSchedulesRequest, v1.PauseSchedulesResponse]
-	resumeSchedules    *connect.Client[v1.ResumeSchedulesRequest, v1.ResumeSchedulesResponse]
-	deleteSchedules    *connect.Client[v1.DeleteSchedulesRequest, v1.DeleteSchedulesResponse]
-	triggerSchedule    *connect.Client[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
-	backfillSchedule   *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
-	listSources        *connect.Client[v1.ListSourcesRequest, v1.ListSourcesResponse]
-	getSource          *connect.Client[v1.GetSourceRequest, v1.GetSourceResponse]
-	pauseSource        *connect.Client[v1.PauseSourceRequest, v1.PauseSourceResponse]
-	resumeSource       *connect.Client[v1.ResumeSourceRequest, v1.ResumeSourceResponse]
-	seekSource         *connect.Client[v1.SeekSourceRequest, v1.SeekSourceResponse]
-	listSliceSources   *connect.Client[v1.ListSliceSourcesRequest, v1.ListSliceSourcesResponse]
-	getSliceSource     *connect.Client[v1.GetSliceSourceRequest, v1.GetSliceSourceResponse]
-	listPlatforms      *connect.Client[v1.ListPlatformsRequest, v1.ListPlatformsResponse]
-	getPlatform        *connect.Client[v1.GetPlatformRequest, v1.GetPlatformResponse]
-	setSlices          *connect.Client[v1.SetSlicesRequest, v1.SetSlicesResponse]
-	addPlatform        *connect.Client[v1.AddPlatformRequest, v1.AddPlatformResponse]
-	applyPlatforms     *connect.Client[v1.ApplyPlatformsRequest, v1.ApplyPlatformsResponse]
-	removePlatform     *connect.Client[v1.RemovePlatformRequest, v1.RemovePlatformResponse]
-	pauseSlices        *connect.Client[v1.PauseSlicesRequest, v1.PauseSlicesResponse]
-	resumeSlices       *connect.Client[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse]
-	resetPlatform      *connect.Client[v1.ResetPlatformRequest, v1.ResetPlatformResponse]
-	retrySlices        *connect.Client[v1.RetrySlicesRequest, v1.RetrySlicesResponse]
-	setTask            *connect.Client[v1.SetTaskRequest, v1.SetTaskResponse]
-	deleteTask         *connect.Client[v1.DeleteTaskRequest, v1.DeleteTaskResponse]
-	previewBulkJob     *connect.Client[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse]
-	startBulkJob       *connect.Client[v1.StartBulkJobRequest, v1.StartBulkJobResponse]
-	listBulkJobs       *connect.Client[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse]
-	getBulkJob         *connect.Client[v1.GetBulkJobRequest, v1.GetBulkJobResponse]
-	pauseBulkJob       *connect.Client[v1.PauseBulkJobRequest, v1.PauseBulkJobResponse]
-	continueBulkJob    *connect.Client[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse]
-	setBulkJobRate     *connect.Client[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse]
-	stopBulkJob        *connect.Client[v1.StopBulkJobRequest, v1.StopBulkJobResponse]
-	overview           *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
-	version            *connect.Client[v1.VersionRequest, v1.VersionResponse]
+	whyLimit           unary[v1.WhyLimitRequest, v1.WhyLimitResponse]
+	listAlerts         unary[v1.ListAlertsRequest, v1.ListAlertsResponse]
+	testAlerts         unary[v1.TestAlertsRequest, v1.TestAlertsResponse]
+	silenceAlerts      unary[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
+	unsilenceAlerts    unary[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
+	listSchedules      unary[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
+	getSchedule        unary[v1.GetScheduleRequest, v1.GetScheduleResponse]
+	applySchedule      unary[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse]
+	applySchedules     unary[v1.ApplySchedulesRequest, v1.ApplySchedulesResponse]
+	previewSchedule    unary[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse]
+	deleteSchedule     unary[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
+	pauseSchedule      unary[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
+	resumeSchedule     unary[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
+	pauseSchedules     unary[v1.PauseSchedulesRequest, v1.PauseSchedulesResponse]
+	resumeSchedules    unary[v1.ResumeSchedulesRequest, v1.ResumeSchedulesResponse]
+	deleteSchedules    unary[v1.DeleteSchedulesRequest, v1.DeleteSchedulesResponse]
+	triggerSchedule    unary[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
+	backfillSchedule   unary[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
+	listSources        unary[v1.ListSourcesRequest, v1.ListSourcesResponse]
+	getSource          unary[v1.GetSourceRequest, v1.GetSourceResponse]
+	pauseSource        unary[v1.PauseSourceRequest, v1.PauseSourceResponse]
+	resumeSource       unary[v1.ResumeSourceRequest, v1.ResumeSourceResponse]
+	seekSource         unary[v1.SeekSourceRequest, v1.SeekSourceResponse]
+	listSliceSources   unary[v1.ListSliceSourcesRequest, v1.ListSliceSourcesResponse]
+	getSliceSource     unary[v1.GetSliceSourceRequest, v1.GetSliceSourceResponse]
+	listPlatforms      unary[v1.ListPlatformsRequest, v1.ListPlatformsResponse]
+	getPlatform        unary[v1.GetPlatformRequest, v1.GetPlatformResponse]
+	setSlices          unary[v1.SetSlicesRequest, v1.SetSlicesResponse]
+	addPlatform        unary[v1.AddPlatformRequest, v1.AddPlatformResponse]
+	applyPlatforms     unary[v1.ApplyPlatformsRequest, v1.ApplyPlatformsResponse]
+	removePlatform     unary[v1.RemovePlatformRequest, v1.RemovePlatformResponse]
+	pauseSlices        unary[v1.PauseSlicesRequest, v1.PauseSlicesResponse]
+	resumeSlices       unary[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse]
+	resetPlatform      unary[v1.ResetPlatformRequest, v1.ResetPlatformResponse]
+	retrySlices        unary[v1.RetrySlicesRequest, v1.RetrySlicesResponse]
+	setTask            unary[v1.SetTaskRequest, v1.SetTaskResponse]
+	deleteTask         unary[v1.DeleteTaskRequest, v1.DeleteTaskResponse]
+	previewBulkJob     unary[v1.PreviewBulkJobRequest, v1.PreviewBulkJobResponse]
+	startBulkJob       unary[v1.StartBulkJobRequest, v1.StartBulkJobResponse]
+	listBulkJobs       unary[v1.ListBulkJobsRequest, v1.ListBulkJobsResponse]
+	getBulkJob         unary[v1.GetBulkJobRequest, v1.GetBulkJobResponse]
+	pauseBulkJob       unary[v1.PauseBulkJobRequest, v1.PauseBulkJobResponse]
+	continueBulkJob    unary[v1.ContinueBulkJobRequest, v1.ContinueBulkJobResponse]
+	setBulkJobRate     unary[v1.SetBulkJobRateRequest, v1.SetBulkJobRateResponse]
+	stopBulkJob        unary[v1.StopBulkJobRequest, v1.StopBulkJobResponse]
+	overview           unary[v1.OverviewRequest, v1.OverviewResponse]
+	version            unary[v1.VersionRequest, v1.VersionResponse]
 }
 
 // Submit calls taskengine.v1.TaskService.Submit.
