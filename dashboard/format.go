@@ -26,6 +26,7 @@ const (
 func functions(base string) template.FuncMap {
 	return template.FuncMap{
 		"base":    func() string { return base },
+		"path":    url.PathEscape, // of a name in an address: the templates themselves leave / ? # and % as they are
 		"line":    func(s string) string { return cut(terminal.Line(s), maxLine) },
 		"lines":   func(s string) string { return cut(terminal.Lines(s), maxBlock) },
 		"time":    showTime,
@@ -105,6 +106,8 @@ func showRate(perSecond float64) string {
 	switch {
 	case perSecond == 0:
 		return "0"
+	case perSecond < 0.001:
+		return "< 0.001"
 	case perSecond < 0.1:
 		return strconv.FormatFloat(perSecond, 'g', 1, 64)
 	case perSecond < 100:

@@ -130,6 +130,9 @@ func TestEachRoleSeesAndDoesWhatItMay(t *testing.T) {
 				if code, _, _ := v.post(t, "task/"+id+"/resume", nil); code != 403 {
 					t.Errorf("running it now gives %d", code)
 				}
+				if code, _, _ := v.post(t, "task/"+id+"/edit", url.Values{"version": {"1"}, "priority": {"3"}}); code != 403 {
+					t.Errorf("editing it gives %d", code)
+				}
 			}
 		})
 	}
