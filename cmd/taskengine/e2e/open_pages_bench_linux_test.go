@@ -4,13 +4,17 @@ package e2e
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,15 +24,7 @@ import (
 // them has the lowest priority, since people open pages on other machines. node-cpu is the processor time of the node in a second. Run it with
 // -benchtime 1x.
 func BenchmarkOpenPages(b *testing.B) {
-	disk := diskFolder(b)
-	notes, tokens := filepath.Join(disk, "notes"), filepath.Join(disk, "tokens.json")
-	file := write(b, "taskengine.yaml", fmt.Sprintf(sizeConfig, fmt.Sprintf("{driver: pebble, path: %q}", filepath.Join(disk, "data")), tokens, filepath.Join(disk, "logs"), executable(b), role, notes))
-	r := cli(b, nil, "", "token", "create", "ann", "-c", file, "--role", "admin", "--role", "submit")
-	if r.code != 0 {
-		b.Fatal(r.stderr)
-	}
-	token := r.stdout[:len(r.stdout)-1]
-	n := start(b, nil, "run", "-c", file)
+	n, token, notes := startForPages(b)
 	load := beginLoad(b, n.api, token, notes)
 	defer load.end()
 	node := strconv.Itoa(n.cmd.Process.Pid)
@@ -56,6 +52,51 @@ func BenchmarkOpenPages(b *testing.B) {
 	b.ReportMetric(medianOf(requests), "requests/s")
 	b.ReportMetric(medianOf(cpus), "node-cpu")
 	b.ReportMetric(medianOf(cpusAlone), "node-cpu-alone")
+}
+
+// BenchmarkIdlePage measures what part of a core the node takes for an open overview when there is nothing to do: the least of some periods, since the node
+// does other things, too. No other page has the same address, so none shares a refresh with it. Run it with -benchtime 1x.
+func BenchmarkIdlePage(b *testing.B) {
+	n, token, _ := startForPages(b)
+	node := strconv.Itoa(n.cmd.Process.Pid)
+	time.Sleep(5 * time.Second)
+	const pages, period = 4, 20 * time.Second
+	used := func() float64 {
+		begin, before := time.Now(), cpuOf(b, node)
+		time.Sleep(period)
+		return (cpuOf(b, node) - before).Seconds() / time.Since(begin).Seconds()
+	}
+	with, alone := math.Inf(1), math.Inf(1)
+	for range 2 {
+		alone = min(alone, used())
+		ctx, cancel := context.WithCancelCause(b.Context())
+		o := &opener{api: n.api, token: token, failed: cancel}
+		var all sync.WaitGroup
+		for i := range pages {
+			all.Go(func() { o.open(ctx, fmt.Sprint("?page=", i)) })
+		}
+		with = min(with, used())
+		cancel(nil)
+		all.Wait()
+		if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(100*(with-alone)/pages, "percent-of-core")
+}
+
+// startForPages starts a node with pages, and returns a token that may do everything and the file of the handler of a load.
+func startForPages(b *testing.B) (n *running, token, notes string) {
+	b.Helper()
+	disk := diskFolder(b)
+	notes, tokens := filepath.Join(disk, "notes"), filepath.Join(disk, "tokens.json")
+	file := write(b, "taskengine.yaml", fmt.Sprintf(sizeConfig, fmt.Sprintf("{driver: pebble, path: %q}", filepath.Join(disk, "data")), tokens, filepath.Join(disk, "logs"), executable(b), role, notes))
+	r := cli(b, nil, "", "token", "create", "ann", "-c", file, "--role", "admin", "--role", "submit")
+	if r.code != 0 {
+		b.Fatal(r.stderr)
+	}
+	return start(b, nil, "run", "-c", file), strings.TrimSpace(r.stdout), notes
 }
 
 // openedPages are pages that another program has open.

@@ -17,7 +17,7 @@ import (
 
 const (
 	openPages   = 1000
-	pagesPeriod = 20 * time.Second // of a measurement with pages and of one without
+	pagesPeriod = 14 * time.Second // of a measurement with pages and of one without
 
 	pagesOf    = "PAGES_OF"    // the environment variable with the address of the node
 	pagesToken = "PAGES_TOKEN" // and with a token
