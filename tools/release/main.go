@@ -1,7 +1,7 @@
 // Release makes the files of a version from the commit that is checked out: programs in archives and packages, images for
-// containers, bills of materials, notes, checksums and a signature. The same commit and the same version of Go give the same bytes.
+// containers, the packages for handlers and clients in other languages, bills of materials, notes, checksums and a signature. The same commit and the same versions of the compilers give the same bytes.
 //
-//	go -C tools run ./release -version v1.2.3 [-key FILE] [-check] $PWD
+//	go -C tools run ./release -version v1.2.3 [-key FILE] [-gpg KEY] [-check] $PWD
 //	go -C tools run ./release -image FILE -program FILE [-platform linux/amd64] $PWD
 //
 // The second form packs a program that exists into an image, for tests.
@@ -26,6 +26,8 @@ type options struct {
 	out       string
 	key       string
 	platforms string
+	languages string
+	gpg       string
 	check     bool
 
 	image, program string
@@ -37,6 +39,8 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "the `folder` of the files, which must not exist (default dist/VERSION)")
 	flag.StringVar(&o.key, "key", "", "`file` of the SSH key that signs the checksums: the private key, or the public key of one in an agent")
 	flag.StringVar(&o.platforms, "platform", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "the `platforms`, with commas between them")
+	flag.StringVar(&o.languages, "sdks", "python,node,java", "the `languages` with packages for handlers and clients, with commas between them")
+	flag.StringVar(&o.gpg, "gpg", "", "the `key` of GnuPG that signs the package for Java, as Maven Central demands")
 	flag.BoolVar(&o.check, "check", false, "make everything twice, in different folders and without earlier results of the compiler, and compare")
 	flag.StringVar(&o.image, "image", "", "only pack -program into an image, and write it to this `file`")
 	flag.StringVar(&o.program, "program", "", "`file` of the program for -image")
@@ -54,6 +58,10 @@ func main() {
 
 func run(o options) error {
 	platforms, err := parsePlatforms(o.platforms)
+	if err != nil {
+		return err
+	}
+	languages, err := parseLanguages(o.languages)
 	if err != nil {
 		return err
 	}
@@ -86,10 +94,13 @@ func run(o options) error {
 	if err := os.Chmod(partial, 0o755); err != nil {
 		return err
 	}
-	if err := r.makeFiles(partial, platforms, notes, o.check); err != nil {
+	if err := r.makeFiles(partial, content{platforms, languages, notes}, o.check); err != nil {
 		return err
 	}
 	if err := sign(partial, o.key); err != nil {
+		return err
+	}
+	if err := r.bundle(partial, o.gpg); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, o.out); err != nil {
@@ -102,9 +113,16 @@ func run(o options) error {
 	return nil
 }
 
+// content says which files a version has.
+type content struct {
+	platforms []platform
+	sdks      []sdk
+	notes     []byte
+}
+
 // makeFiles makes all files of the version but the signature in dir. With check it makes them twice and compares.
-func (r *repository) makeFiles(dir string, platforms []platform, notes []byte, check bool) error {
-	if err := r.makeOnce(dir, "", platforms, notes); err != nil || !check {
+func (r *repository) makeFiles(dir string, c content, check bool) error {
+	if err := r.makeOnce(dir, "", c, check); err != nil || !check {
 		return err
 	}
 	again, err := os.MkdirTemp("", "release-again-")
@@ -116,14 +134,15 @@ func (r *repository) makeFiles(dir string, platforms []platform, notes []byte, c
 	if err := os.Mkdir(other, 0o755); err != nil {
 		return err
 	}
-	if err := r.makeOnce(other, filepath.Join(again, "cache"), platforms, notes); err != nil {
+	if err := r.makeOnce(other, filepath.Join(again, "cache"), c, false); err != nil {
 		return err
 	}
 	return compareFolders(dir, other)
 }
 
-// makeOnce makes the files in dir with the compiler's cache in a folder; "" is the usual one.
-func (r *repository) makeOnce(dir, cache string, platforms []platform, notes []byte) error {
+// makeOnce makes the files in dir with the compiler's cache in a folder; "" is the usual one. With lint the tools of the registries look at the
+// packages of the languages.
+func (r *repository) makeOnce(dir, cache string, c content, lint bool) error {
 	source, err := r.checkOut()
 	if err != nil {
 		return err
@@ -134,13 +153,16 @@ func (r *repository) makeOnce(dir, cache string, platforms []platform, notes []b
 	if err != nil {
 		return err
 	}
-	for _, p := range platforms {
+	for _, p := range c.platforms {
 		fmt.Printf("%s for %s\n", program, p)
 		if err := r.makePlatform(dir, source, cache, p, x); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "NOTES.md"), notes, 0o644); err != nil {
+	if err := r.makeSDKs(dir, c.sdks, lint); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "NOTES.md"), c.notes, 0o644); err != nil {
 		return err
 	}
 	return writeSums(dir)
