@@ -169,13 +169,16 @@ etl: ## run the commands of examples/etl, a workflow of every night, and verify 
 site: ## make a site of the documentation in dist/site/VERSION (VERSION=latest), with a search that needs no server
 	@go -C tools run ./site -version '$(or $(VERSION),latest)' $(CURDIR)
 
+SDKS ?= python,node,java
+RELEASE_FLAGS = -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' -gpg '$(GPG)' -sdks '$(SDKS)'
+
 .PHONY: release
-release: ## make the files of a version in dist/: VERSION=v1.2.3; KEY=file signs them with an SSH key
-	go -C tools run ./release -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' $(CURDIR)
+release: ## make the files of a version in dist/: VERSION=v1.2.3; KEY=file signs them with an SSH key, GPG=key the jars; SDKS= leaves the other languages out
+	go -C tools run ./release $(RELEASE_FLAGS) $(CURDIR)
 
 .PHONY: release-check
 release-check: ## make release, and make all of it again in other folders without what was compiled before, and compare
-	go -C tools run ./release -check -version '$(VERSION)' -key '$(if $(KEY),$(abspath $(KEY)))' $(CURDIR)
+	go -C tools run ./release -check $(RELEASE_FLAGS) $(CURDIR)
 
 .PHONY: first-task
 first-task: ## measure the time to the first task by each file of a release: DIST=dist/v1.2.3; needs root and Debian
