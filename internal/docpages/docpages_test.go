@@ -39,6 +39,29 @@ func TestThePagesOfTheRepositoryHaveBlocks(t *testing.T) {
 	}
 }
 
+// Each language of blocks has a test that runs, compiles or parses them. A block of another language needs one, too.
+func TestTheLanguageOfEachBlockHasATest(t *testing.T) {
+	tests := map[string]string{
+		"go": "TestBlocksOfGoAreGo", "console": "TestPagesOfTheManualRunAsTheyAre", "python": "TestBlocksOfPythonAreProgramsForThePackage",
+		"ts": "plugins/sdk/node/consumer/blocks.mjs", "js": "plugins/sdk/node/consumer/blocks.mjs", "java": "plugins/sdk/java/consumer/blocks.py",
+	}
+	data := map[string]bool{"": true, "csv": true, "http": true, "json": true, "mermaid": true, "ruby": true, "sh": true, "sql": true, "yaml": true}
+	all, err := Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range all {
+		if tests[b.Language] == "" && !data[b.Language] {
+			t.Errorf("%s:%d: no test looks at blocks of %q", b.Page, b.Line, b.Language)
+		}
+	}
+	for language, file := range tests {
+		if _, err := os.Stat("../../" + file); strings.Contains(file, "/") && err != nil {
+			t.Errorf("the test of blocks of %s: %v", language, err)
+		}
+	}
+}
+
 // elided matches the marks for code that a block of Go leaves out.
 var elided = regexp.MustCompile(`\{ ?(\.\.\.|…) ?\}|(?m)^\t*(\.\.\.|…)$`)
 
