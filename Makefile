@@ -166,7 +166,7 @@ etl: ## run the commands of examples/etl, a workflow of every night, and verify 
 	go test -count=1 -v ./examples/etl
 
 .PHONY: site
-site: ## make a site of the documentation in dist/site/VERSION (VERSION=latest), with a search that needs no server
+site: ## make a site of the documentation in dist/site/VERSION (VERSION=latest) beside other versions, with a search that needs no server
 	@go -C tools run ./site -version '$(or $(VERSION),latest)' $(CURDIR)
 
 SDKS ?= python,node,java

@@ -12,6 +12,7 @@ tool (
 require (
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/google/rpmpack v0.7.1
+	github.com/kljensen/snowball v0.10.0
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	golang.org/x/tools v0.51.0

@@ -2,7 +2,7 @@
 //
 //	go -C tools run ./site [-version VERSION] $PWD
 //
-// It writes dist/site/VERSION. A link that leads nowhere is an error. Links to other files of the repository lead to it.
+// It writes dist/site/VERSION, and beside it the list of all versions that are there, for the selector of each page. A link that leads nowhere is an error. Links to other files of the repository lead to it.
 package main
 
 import (
@@ -71,10 +71,18 @@ func write(root, out, version string) (int, error) {
 		}
 		index = append(index, p.entries()...)
 	}
-	list, err := json.Marshal(index)
+	return len(pages), errors.Join(
+		writeScript(filepath.Join(out, "index.js"), "index", index),
+		writeScript(filepath.Join(out, "words.js"), "families", families(index)),
+		writeVersions(filepath.Dir(out)),
+	)
+}
+
+// writeScript writes a value as a script, not as JSON: browsers fetch no files for pages that are files themselves.
+func writeScript(file, name string, value any) error {
+	text, err := json.Marshal(value)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	// A script, not JSON: browsers fetch no files for pages that are files themselves.
-	return len(pages), os.WriteFile(filepath.Join(out, "index.js"), append(append([]byte("const index = "), list...), ";\n"...), 0o644)
+	return os.WriteFile(file, fmt.Appendf(nil, "const %s = %s;\n", name, text), 0o644)
 }

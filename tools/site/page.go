@@ -254,7 +254,7 @@ func (p *page) render(groups []group, version string) ([]byte, error) {
 		return nil, err
 	}
 	err = t.Execute(&out, map[string]any{
-		"Title": p.title, "Version": version, "Home": p.relative("index.html"), "Root": p.relative(""), "Index": p.relative("index.js"),
+		"Title": p.title, "Version": version, "Home": p.relative("index.html"), "Root": p.relative(""), "Index": p.relative("index.js"), "Words": p.relative("words.js"), "Versions": p.relative("../versions.js"), "Target": p.target(),
 		"Groups": groups, "Body": template.HTML(body.String()),
 	})
 	return out.Bytes(), err

@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,6 +39,76 @@ func TestTheSiteHasEveryPageWithItsNavigation(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(out, "index.js"))
 	if err != nil || !strings.Contains(string(index), `"page":"docs/config.html#unique-keys"`) {
 		t.Errorf("the search does not find a heading: %v", err)
+	}
+}
+
+func TestTheVersionsOfASiteLeadToEachOther(t *testing.T) {
+	folder := t.TempDir()
+	for _, file := range []string{"v1.9.0/index.js", "v1.9.0/index.html", "v1.10.0/index.js", "v1.10.0/docs/faq.html", "other/file"} { // as earlier runs have left them
+		if err := os.MkdirAll(filepath.Join(folder, filepath.Dir(file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := write(root, filepath.Join(folder, "latest"), "latest"); err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.ReadFile(filepath.Join(folder, "index.html"))
+	if err != nil || !strings.Contains(string(home), "url=v1.10.0/index.html") {
+		t.Errorf("the first page is %s: %v", home, err)
+	}
+	// The page in the browser: its selector has the versions, and a word in another form finds the same as the one in the documentation.
+	seen := browse(t, filepath.Join(folder, "latest", "docs", "faq.html")+"?q=limiting+tenants")
+	options := regexp.MustCompile(`<option[^>]*>[^<]*</option>`).FindAllString(seen, -1)
+	want := []string{"../../v1.10.0/docs/faq.html", "../../v1.9.0/index.html", ">latest<"}
+	if len(options) != len(want) {
+		t.Fatalf("the selector has %q", options)
+	}
+	for i, part := range want {
+		if !strings.Contains(strings.ReplaceAll(options[i], "../../../", "../../"), part) {
+			t.Errorf("the version %d is %s, want %s", i, options[i], part)
+		}
+	}
+	if _, found, _ := strings.Cut(seen, `id="found"`); !strings.Contains(found[:max(0, strings.Index(found, "</ul>"))], "limit-per-tenant.html") {
+		t.Errorf("the search has found %.300s", found)
+	}
+}
+
+// browse returns a page as it is after its scripts have run in Chromium.
+func browse(t *testing.T, page string) string {
+	t.Helper()
+	var path string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Fatal("there is no Chromium: scripts/need chromium installs it")
+	}
+	out, err := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+page).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestWordsWithOneStemAreAFamily(t *testing.T) {
+	got := families([]entry{{Title: "Limits", Text: "A limit is limited. Tasks"}, {Heading: "limiting"}})
+	if len(got) != 1 || strings.Join(got[0], " ") != "limit limited limiting limits" {
+		t.Errorf("the families are %v", got)
+	}
+}
+
+func TestVersionsAreOrderedFromTheNewest(t *testing.T) {
+	versions := []string{"latest", "v1.9.0", "v1.10.0-rc.1", "v1.10.0", "v0.1.0"}
+	slices.SortFunc(versions, newerFirst)
+	if got := strings.Join(versions, " "); got != "v1.10.0 v1.10.0-rc.1 v1.9.0 v0.1.0 latest" {
+		t.Errorf("the order is %s", got)
 	}
 }
 
