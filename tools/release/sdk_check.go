@@ -78,7 +78,7 @@ func checkPython(dir, version string) error {
 		return err
 	}
 	info := filepath.Base(base) + ".dist-info/"
-	errs := lacking(wheel, files, info+"METADATA", info+"RECORD", info+"licenses/LICENSE", "taskengine/_messages.py", "taskengine/client/__init__.py")
+	errs := lacking(wheel, files, info+"METADATA", info+"RECORD", info+"licenses/LICENSE", "taskengine/_wire.py", "taskengine/client/_messages.py")
 	if _, typed := files["taskengine/py.typed"]; !typed { // it is empty
 		errs = append(errs, fmt.Errorf("%s has no types", filepath.Base(wheel)))
 	}
