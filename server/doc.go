@@ -8,7 +8,7 @@
 //	request.go, reply.go, codec.go                   conversion between messages and types of the engine
 //	errors.go                                        codes of errors
 //	admin.go, health.go, build.go, backup.go         health, version, profiles and backups
-//	metrics.go, observe.go, gather.go                metrics
+//	metrics.go, observe.go, gather.go, standstill.go  metrics
 //	failures.go, errors_summary.go                   log of failed attempts
 //	listen.go, socket.go, limit.go, guard.go, private.go  listeners and access to them
 //	route.go, grpc.go                                connections of gRPC libraries, which have a server of their own

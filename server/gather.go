@@ -41,6 +41,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	if h := g.health.Load(); h != nil {
 		gauge(desc("ready", "1 if the node is ready for work, as /readyz says."), truth(h.isReady()))
 	}
+	g.stands.collect(out)
 	node := g.node.Load()
 	if node == nil {
 		return

@@ -32,6 +32,7 @@ type Metrics struct {
 
 	commits       prometheus.Observer
 	commitsFailed prometheus.Counter
+	stands        *standstills
 
 	history history // of what tasks do; WatchActivity adds to it
 
@@ -63,7 +64,7 @@ type typeMetrics struct {
 
 // NewMetrics returns metrics for the given types. Tasks of other types are counted together.
 func NewMetrics(types []string, build Build) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), types: make(map[string]*typeMetrics, len(types))}
+	m := &Metrics{registry: prometheus.NewRegistry(), types: make(map[string]*typeMetrics, len(types)), stands: newStandstills()}
 	f := families{
 		submitted:  counters("tasks_submitted_total", "Tasks that became durable.", "type"),
 		started:    counters("tasks_started_total", "Attempts with a call of the handler.", "type"),

@@ -73,6 +73,7 @@ func (m *Metrics) Observer() engine.Observer {
 
 func (m *Metrics) committed(took time.Duration, err error) {
 	m.commits.Observe(took.Seconds())
+	m.stands.committed(took)
 	if err != nil {
 		m.commitsFailed.Inc()
 	}

@@ -93,6 +93,7 @@ func (n *Node) serve(stop context.Context, p *parts) error {
 	var all sync.WaitGroup
 	all.Go(func() { n.reloadAsAsked(serving, p) })
 	all.Go(func() { n.metrics.WatchActivity(serving) })
+	all.Go(func() { n.metrics.WatchStandstills(serving, n.Log) })
 	all.Go(func() { n.metrics.WatchSchedules(serving, p.engine) })
 	all.Go(func() { n.metrics.WatchSlices(serving, p.engine, p.slices) })
 	defer all.Wait()
