@@ -28,7 +28,7 @@ type cache struct {
 	all map[cacheKey]*cached // guarded by mu
 }
 
-// cacheKey is a question and the rights of the person that asked it, by which the API answers. It says to nobody else that they are missing.
+// cacheKey is a question and the rights by which the API answers it. Persons with other rights do not get the answer.
 type cacheKey struct {
 	rights access.Hash
 	what   string
@@ -100,7 +100,7 @@ func shared[T any](v *view, what string, patience time.Duration, ask func(ctx co
 	return answer[T]{value, v.now}, err
 }
 
-// rights returns what the API answers by: the roles of the person, and the types that they are for.
+// rights returns a hash of the roles of the person and of the types that they are for. The API answers by nothing else.
 func (v *view) rights() access.Hash {
 	if v.token == nil {
 		return access.HashOf("")
@@ -115,7 +115,7 @@ func (v *view) rights() access.Hash {
 	return access.HashOf(b.String())
 }
 
-// isSharedUntil says that what the page shows is as new as it has to be until a time.
+// isSharedUntil limits the time for which the page is shared.
 func (v *view) isSharedUntil(at time.Time) {
 	if at.Before(v.until) {
 		v.until = at

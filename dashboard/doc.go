@@ -9,7 +9,7 @@
 //	seal.go       values in cookies that only nodes can read
 //	inprocess.go  requests to the API without a network
 //	cache.go      answers that several pages share for a moment
-//	refresh.go    what the script of an open page gets, and several pages share
+//	refresh.go    the answers to scripts of open pages, which several pages share
 //	crowd.go      how often pages refresh themselves, if many are open
 //	page.go       what a page is, and how it is shown
 //	pages.go      the list of pages

@@ -15,7 +15,7 @@ import (
 // order matches the beginning of a form that changes something.
 var order = regexp.MustCompile(`<form method="post" action="/ui/[^l][^"]*"`) // no log-out
 
-// Every page shows the command that does the same. Orders are offered to persons who may give them alone, and the API refuses all of them from others.
+// Every page shows the command that does the same. Only persons with the right to give orders are offered any; the API refuses the orders of others.
 func TestEveryPageShowsItsCommandAndOffersWhatThePersonMay(t *testing.T) {
 	n := newNode(t, of("view", access.View), of("admin", access.Admin))
 	pages := dashboard.New(dashboard.Config{Base: "/ui/", API: stuffed{}, Node: "n1", Tokens: n.tokens.Load})

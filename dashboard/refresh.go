@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/internal/access"
 )
 
-// refreshed is what the script gets of an open page: its content, without the frame, which says who the person is.
+// refreshed is the answer to the script of an open page: the content without the frame, since the frame has the name of the person.
 type refreshed struct {
 	content []byte
 	tag     string // of the content
@@ -50,10 +50,10 @@ func (d *dashboard) serveRefresh(w http.ResponseWriter, v *view, p page) {
 	d.servePage(w, v, p)
 }
 
-// refresh shows a page to its script, and shares what it shows with those that wait for one.
+// refresh makes the content of a page for its script, and for the requests that wait for one.
 func (d *dashboard) refresh(w http.ResponseWriter, v *view, p page, one *cached) {
 	one.err = errAlone
-	defer close(one.ready) // whatever happens
+	defer close(one.ready)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.ctx), pagePatience)
 	defer cancel()
 	v.ctx, v.until = ctx, v.now.Add(leastFresh)
@@ -86,5 +86,5 @@ func (d *dashboard) draw(w http.ResponseWriter, template, part string, values an
 		http.Error(w, "the page cannot be shown; the log of the node has the reason", http.StatusInternalServerError)
 		return nil, false
 	}
-	return bytes.Map(visible, b.Bytes()), true // also what a template shows as it is, such as values of a form
+	return bytes.Map(visible, b.Bytes()), true // values that a template does not escape, such as those of a form, too
 }

@@ -61,7 +61,7 @@ getent passwd taskengine || fail "the user is removed"
 echo DONE
 `
 
-// rpmScript does the same with rpm, whose database is empty here.
+// rpmScript does the same with rpm. Its database is empty here.
 const rpmScript = checks + `
 rpm="rpm --force-debian"
 $rpm --install packages/1.rpm

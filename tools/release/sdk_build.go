@@ -127,7 +127,7 @@ func (b *sdkBuild) makeJava() error {
 // javaJars are the ends of the names of the jars: the package, its sources and its documentation.
 var javaJars = []string{".jar", "-sources.jar", "-javadoc.jar"}
 
-// withoutBuild returns a pom.xml without the parts that say how the package is built: who uses it has no use for them.
+// withoutBuild returns a pom.xml without the parts about the build of the package, which its users do not need.
 func withoutBuild(pom []byte) []byte {
 	text := string(pom)
 	for _, part := range []string{"build", "profiles"} {

@@ -69,7 +69,7 @@ func lacking(archive string, files map[string][]byte, names ...string) (errs []e
 	return errs
 }
 
-// checkPython checks the wheel and the sources of a version: what they say, and that they have types, the code for the protocol, and the licence.
+// checkPython checks the wheel and the sources of a version: their metadata, types, code for the protocol and licence.
 func checkPython(dir, version string) error {
 	base := filepath.Join(dir, strings.ReplaceAll(sdkName, "-", "_")+"-"+pythonVersion(version))
 	wheel, sources := base+"-py3-none-any.whl", base+".tar.gz"
