@@ -146,8 +146,9 @@ func writeOrdered(t *testing.T, h *publish.Handler) (sent *atomic.Int64, stop fu
 						t.Errorf("%v", err)
 						return
 					}
-					time.Sleep(time.Millisecond)
+					time.Sleep(10 * time.Millisecond)
 				}
+				time.Sleep(5 * time.Millisecond) // more records are no better test of the broker's end
 			}
 		})
 	}

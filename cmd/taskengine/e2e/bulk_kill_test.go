@@ -151,6 +151,7 @@ func (c *changing) kill(t *testing.T, job string, witness *taskenginev1.Task) {
 		if res.GetTask().GetVersion() > witness.GetVersion() {
 			break
 		}
+		time.Sleep(time.Millisecond) // a plan takes many
 	}
 	victim := 0
 	if len(c.nodes) > 1 {
