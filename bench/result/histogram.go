@@ -28,6 +28,9 @@ func (h *Histogram) Record(d time.Duration) {
 	_ = h.hdr.RecordValue(min(max(int64(d), shortest), longest)) // fails only outside the bounds
 }
 
+// Merge adds the durations of another histogram.
+func (h *Histogram) Merge(other *Histogram) { h.hdr.Merge(other.hdr) }
+
 // Count returns the number of recorded durations.
 func (h *Histogram) Count() int64 { return h.hdr.TotalCount() }
 

@@ -22,6 +22,26 @@ var programRules = []rule{
 		Why: "a page is drawn from results alone",
 	},
 	{
+		Of:  "bench/pressure",
+		May: []string{"bench/pressure/adapter", "bench/report", "bench/result", "internal/machine", "internal/pgtest", "internal/servertest", "internal/units"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a campaign knows queues by what their processes print, and starts real servers as tests do",
+	},
+	{
+		Of:  "bench/pressure/adapter",
+		May: []string{"bench/result"},
+		Why: "an adapter does not know which queue it runs",
+	},
+	{
+		Of: "bench/pressure/taskengine-bench",
+		May: []string{
+			"bench/pressure/adapter", "client", "coord/postgres", "engine", "plugins/handler", "policy", "storage", "storage/pebble", "storage/postgres",
+			"storage/postgres/schema", "task",
+		},
+		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
+		Why: "the engine is measured through its public API",
+	},
+	{
 		Of:  "bench/compare",
 		May: []string{"bench/result"},
 		Out: []string{"github.com/aclements/go-moremath"},
