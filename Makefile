@@ -111,6 +111,10 @@ bench-quick: build ## measure and verify five scenarios in three minutes, into b
 bench-peers: ## compare with other task queues; QUICK=1 is shorter
 	@bench/peers/run
 
+.PHONY: bench-pressure
+bench-pressure: ## take queues through a held horizon, crashes and overload; PHASE=10s is a trial
+	go run ./bench/pressure -phase $(or $(PHASE),1m)
+
 .PHONY: benchstat
 benchstat: ## compare two outputs of make bench: OLD=a.txt NEW=b.txt
 	$(TOOL) benchstat $(OLD) $(NEW)

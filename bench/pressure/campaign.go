@@ -220,12 +220,12 @@ func (w *way) through(ctx context.Context, out *result.Course) error {
 
 // pass goes through one phase.
 func (w *way) pass(ctx context.Context, p phase) (err error) {
-	timed, cancel := context.WithTimeout(ctx, p.lasts)
+	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.mu.Lock()
 	w.target = w.rate * p.load
 	w.mu.Unlock()
-	s := &stage{way: w, phase: p, ctx: timed}
+	s := &stage{way: w, phase: p, ctx: during}
 	if p.begin != nil {
 		err = p.begin(s)
 	}
@@ -236,7 +236,7 @@ func (w *way) pass(ctx context.Context, p phase) (err error) {
 		}
 	}
 	if err == nil {
-		<-timed.Done()
+		sleep(ctx, p.lasts) // from the begin of the pressure, which may take its time
 	}
 	cancel()
 	s.work.Wait()

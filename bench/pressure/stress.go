@@ -133,10 +133,11 @@ func (s *stage) restartServer() error {
 		return err
 	}
 	s.ends = append(s.ends, func() error {
-		if s.down {
-			return s.server.Restart()
+		if !s.down {
+			return nil
 		}
-		return nil
+		s.down = false
+		return s.server.Restart()
 	})
 	s.down = true
 	s.during(func(ctx context.Context) error {
