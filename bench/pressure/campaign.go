@@ -270,10 +270,10 @@ func (w *way) arrive(n int) {
 	w.mu.Lock()
 	p := w.first
 	w.mu.Unlock()
-	told := p != nil && p.offer(n)
+	taken := p != nil && p.offer(n)
 	w.course.in(time.Now(), func(s *second) {
 		s.Offered += int64(n)
-		if !told {
+		if !taken {
 			s.Refused += int64(n)
 		}
 	})

@@ -15,8 +15,8 @@ type course struct {
 	began time.Time // a whole second
 
 	mu      sync.Mutex
-	seconds []*second // guarded by mu
-	ends    []adapter.End
+	seconds []*second     // guarded by mu
+	ends    []adapter.End // guarded by mu
 }
 
 // second has the figures of a second as they come.

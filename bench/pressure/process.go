@@ -94,7 +94,7 @@ func (p *process) awaitReady() error {
 	}
 }
 
-// offer tells the adapter that n jobs arrive. It reports whether the adapter could be told.
+// offer sends the adapter the arrival of n jobs. It reports false if the adapter has ended.
 func (p *process) offer(n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
