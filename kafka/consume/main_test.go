@@ -284,7 +284,7 @@ func (n *node) status(name string) *consume.Status {
 func (n *node) await(what string, is func() bool) {
 	n.t.Helper()
 	before, _ := n.ran()
-	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		tasks, most := n.ran()
 		if tasks != before {
 			before, end = tasks, time.Now().Add(3*time.Minute)

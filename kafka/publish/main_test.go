@@ -77,7 +77,7 @@ func open(t *testing.T, c publish.Config) *publish.Handler {
 
 func await(t *testing.T, what string, is func() bool, state ...func() string) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			for _, f := range state {
 				what += ": " + f()

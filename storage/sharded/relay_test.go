@@ -260,7 +260,7 @@ func (r *relays) item(ctx context.Context, t *task.Task) ([]byte, error) {
 
 func (r *relays) await(what string, is func() bool) {
 	r.Helper()
-	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			parent, err := r.Get(r.Context(), r.parent)
 			r.Fatalf("%s: not within five minutes; the tasks of %d numbers have run; %v, %v", what, r.count(), parent, err)

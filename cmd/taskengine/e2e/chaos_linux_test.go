@@ -198,7 +198,7 @@ func TestPluginsAreReloadedUnderLoadAndNoTaskNoticesIt(t *testing.T) {
 func TestANodeThatIsKilledLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	c := startChaos(t)
-	for begin := time.Now(); len(c.plugins()) < 2; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); len(c.plugins()) < 2; time.Sleep(20 * time.Millisecond) { // each time all processes are looked at
 		if time.Since(begin) > limit {
 			t.Fatal("there are no plugins")
 		}

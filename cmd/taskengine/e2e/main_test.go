@@ -345,7 +345,9 @@ func (n *running) until(t *testing.T, id, state string) object {
 	web := &http.Client{Transport: &http.Transport{}}
 	defer web.CloseIdleConnections()
 	client := taskenginev1connect.NewTaskServiceClient(web, "http://"+n.api)
-	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(5 * time.Millisecond) {
+	pause := 2 * time.Millisecond // which grows: each question takes time of the node and of its database
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(pause) {
+		pause = min(pause*3/2, 50*time.Millisecond)
 		res, err := client.Get(t.Context(), &taskenginev1.GetRequest{Id: id})
 		if err != nil || res.GetTask().GetState() != state {
 			continue // the command says why, if that does not change
