@@ -35,7 +35,7 @@ func (v *View) listAmongNewest(ctx context.Context, q storage.ListQuery) (page s
 func (v *View) listIndexed(ctx context.Context, q storage.ListQuery) (page storage.ListPage, done bool, err error) {
 	from := newest{mark: v.db.pages.mark()}
 	few := min(q.Scan, fewCollected)
-	from.ids, from.remembered, err = v.idsBelow(ctx, q.Filter, q.Before, few)
+	from.ids, from.since, from.remembered, err = v.idsBelow(ctx, q.Filter, q.Before, few)
 	if errors.Is(err, errTooMany) && !from.remembered && few < q.Scan {
 		if page, done, err := v.listAmongNewest(ctx, q); done || err != nil {
 			return page, done, err
@@ -154,7 +154,7 @@ func (v *View) listNewest(ctx context.Context, q storage.ListQuery, from *newest
 		}
 		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
 			if !page.Next.IsZero() && from.again {
-				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest, mark: from.mark})
+				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest, mark: from.mark, since: from.since})
 			}
 			return page, nil
 		}
@@ -168,18 +168,19 @@ func (v *View) listNewest(ctx context.Context, q storage.ListQuery, from *newest
 	}
 }
 
-// idsBelow returns the result of collect, or the remembered one of the page before.
-func (v *View) idsBelow(ctx context.Context, f storage.Filter, before task.ID, limit int) (ids []task.ID, remembered bool, err error) {
+// idsBelow returns the result of collect, or the remembered one of the page before, and the starts of lists that it is good for.
+func (v *View) idsBelow(ctx context.Context, f storage.Filter, before task.ID, limit int) (ids []task.ID, since uint64, remembered bool, err error) {
+	since = v.db.pages.begunLists()
 	if v.rows == nil && !before.IsZero() {
 		switch known, ok := v.db.pages.take(f, before, time.Now()); {
 		case ok && known.many:
-			return nil, true, errTooMany
+			return nil, known.since, true, errTooMany
 		case ok:
-			return known.ids, true, nil
+			return known.ids, known.since, true, nil
 		}
 	}
 	ids, err = v.collect(ctx, f, before, limit)
-	return ids, false, err
+	return ids, since, false, err
 }
 
 // errNoRecord says that an index entry has no record.

@@ -22,6 +22,13 @@ func (v *View) list(ctx context.Context, q storage.ListQuery) (storage.ListPage,
 	if q.Key != "" {
 		return v.listHolders(ctx, q)
 	}
+	if q.Before.IsZero() {
+		f := q.Filter
+		if q.Kinds != nil {
+			f.States = []task.State{task.Error}
+		}
+		v.db.pages.start(f)
+	}
 	if len(q.Search) > 0 {
 		set, err := v.searchPlan(ctx, &q)
 		if err != nil {
@@ -40,13 +47,14 @@ func (v *View) list(ctx context.Context, q storage.ListQuery) (storage.ListPage,
 	if !indexed(q.Filter) {
 		return v.listAll(ctx, q)
 	}
+	since := v.db.pages.begunLists()
 	page, done, err := v.listIndexed(ctx, q)
 	if done || err != nil {
 		return page, err
 	}
 	page, err = v.listAll(ctx, q)
 	if err == nil && !page.Next.IsZero() {
-		v.keepPage(nextPage{filter: q.Filter, before: page.Next, many: true})
+		v.keepPage(nextPage{filter: q.Filter, before: page.Next, many: true, since: since})
 	}
 	return page, err
 }

@@ -13,6 +13,7 @@ type newest struct {
 	remembered bool                        // the ids are of an earlier moment
 	again      bool                        // they are to be remembered for the next page
 	mark       uint64                      // of pages, for that
+	since      uint64                      // the starts of lists before the ids were collected, for that
 	has        func(task.ID) (bool, error) // reports whether a row may be selected; nil selects all
 	cursors    []Cursor                    // over an index in the order of ids, each on the id under the same index of heads
 	heads      []task.ID

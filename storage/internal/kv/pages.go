@@ -15,7 +15,7 @@ const (
 	maxPages = 4
 
 	// pageAge is how long the ids of a list are remembered for its next page: rows that come into a state of the list
-	// in that time may be missing in it.
+	// after its start may be missing in it.
 	pageAge = 10 * time.Second
 )
 
@@ -24,6 +24,11 @@ const (
 type pages struct {
 	mu  sync.Mutex
 	all []nextPage // guarded by mu: the oldest first
+
+	// Another list of the same filter may come to the same id. It must have all rows that were there at its start, so that ids that were
+	// collected before are forgotten then. Guarded by mu.
+	begun  [maxBegun]storage.Filter // a ring: the filter of start n is at n % maxBegun
+	starts uint64                   // of lists, how many were noted
 
 	// A row without a time has its entry in the order of ids, so that the ids of a page do not have it. When it gets another
 	// entry before the list has come to it, it is among these. Guarded by mu.
@@ -34,6 +39,43 @@ type pages struct {
 
 // maxMoved is how many moves are remembered.
 const maxMoved = 1 << 15
+
+// maxBegun is how many starts of lists are remembered.
+const maxBegun = 1 << 6
+
+// start notes that a list is read from its first page, and forgets the ids that were collected for lists of the same filter.
+func (p *pages) start(f storage.Filter) {
+	f.States, f.Types = slices.Clone(f.States), slices.Clone(f.Types)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = slices.DeleteFunc(p.all, func(n nextPage) bool { return sameFilter(n.filter, f) })
+	p.begun[p.starts%maxBegun] = f
+	p.starts++
+}
+
+// begunLists returns the number of starts of lists. Ids that are collected afterwards are good for these.
+func (p *pages) begunLists() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.starts
+}
+
+// hasBegun reports whether a list of a filter has begun, or may have, since the given number of starts. The caller holds mu.
+func (p *pages) hasBegun(f storage.Filter, since uint64) bool {
+	if p.starts-since > maxBegun {
+		return true
+	}
+	for n := since; n < p.starts; n++ {
+		if sameFilter(p.begun[n%maxBegun], f) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameFilter(a, b storage.Filter) bool {
+	return a.Key == b.Key && slices.Equal(a.States, b.States) && slices.Equal(a.Types, b.Types)
+}
 
 // begin notes the beginning of a transaction.
 func (p *pages) begin() {
@@ -87,6 +129,7 @@ type nextPage struct {
 	at     time.Time
 	ids    []task.ID // collected, below before, the newest first
 	mark   uint64    // of the reader of the page before
+	since  uint64    // the starts of lists before the ids were collected
 	many   bool      // there are too many to collect
 }
 
@@ -98,7 +141,7 @@ func (p *pages) take(f storage.Filter, before task.ID, now time.Time) (known nex
 		if now.Sub(n.at) > pageAge {
 			return true
 		}
-		if !ok && n.before == before && n.filter.Key == f.Key && slices.Equal(n.filter.States, f.States) && slices.Equal(n.filter.Types, f.Types) {
+		if !ok && n.before == before && sameFilter(n.filter, f) {
 			known = n
 			known.ids, ok = p.movedSince(n.mark, before, n.ids)
 			return true
@@ -108,11 +151,14 @@ func (p *pages) take(f storage.Filter, before task.ID, now time.Time) (known nex
 	return known, ok
 }
 
-// keep remembers a page that may be read next. It owns the ids from then on.
+// keep remembers a page that may be read next, unless a list of its filter has begun since its ids were collected. It owns the ids from then on.
 func (p *pages) keep(n nextPage) {
 	n.filter.States, n.filter.Types = slices.Clone(n.filter.States), slices.Clone(n.filter.Types)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.hasBegun(n.filter, n.since) {
+		return
+	}
 	if len(p.all) == maxPages {
 		p.all = slices.Delete(p.all, 0, 1)
 	}

@@ -116,3 +116,53 @@ func TestAListHasRowsThatGetATimeBeforeItComesToThem(t *testing.T) {
 		t.Errorf("there are %v, want %v", got, ids)
 	}
 }
+
+// The second of two lists of the same filter begins later. It has the rows that were there by then, although the first one has collected its
+// ids before.
+func TestAListHasRowsThatWereThereAtItsStart(t *testing.T) {
+	s, db := history(t, 40, 10)
+	f := storage.Filter{States: []task.State{task.Waiting, task.Submitted}}
+	all, _ := pagesOf(t, s, db, f, 1_000, 1<<20, nil)
+	v := db.Read(s)
+	if first, err := v.List(t.Context(), storage.ListQuery{Filter: f, Limit: 5, Scan: 1 << 20}); err != nil || first.Next.IsZero() {
+		t.Fatal(first, err)
+	}
+	late := &task.Task{ID: all[15], Version: 1, State: task.Waiting, Type: "mail", NextEventAt: moment}
+	late.ID[15]++ // below the first page
+	tx := db.Begin(s)
+	if _, err := tx.Insert(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	tx.Committed()
+	all = slices.Insert(all, 15, late.ID)
+	if got, _ := pagesOf(t, s, db, f, 5, 1<<20, nil); !slices.Equal(got, all) {
+		t.Errorf("the second list has %d rows, of %d", len(got), len(all))
+	}
+}
+
+func TestIDsThatWereCollectedBeforeAListBeganAreNotForIt(t *testing.T) {
+	f, other, before := storage.Filter{States: []task.State{task.Waiting}}, storage.Filter{States: []task.State{task.Done}}, task.ID{9}
+	for name, c := range map[string]struct {
+		begin func(p *pages)
+		kept  bool
+	}{
+		"none":                       {func(*pages) {}, true},
+		"one of another filter":      {func(p *pages) { p.start(other) }, true},
+		"one of the filter":          {func(p *pages) { p.start(f) }, false},
+		"one of the filter, earlier": {func(p *pages) { p.start(f); p.start(other) }, false},
+		"more than are remembered": {func(p *pages) {
+			for range maxBegun + 1 {
+				p.start(other)
+			}
+		}, false},
+	} {
+		var p pages
+		p.start(f)
+		since := p.begunLists()
+		c.begin(&p)
+		p.keep(nextPage{filter: f, before: before, at: moment, ids: []task.ID{{1}}, since: since})
+		if _, kept := p.take(f, before, moment); kept != c.kept {
+			t.Errorf("lists that have begun since: %s: the ids are kept: %v", name, kept)
+		}
+	}
+}
