@@ -180,8 +180,9 @@ func (w *way) through(ctx context.Context, out *result.Course) error {
 	if w.subject.alone {
 		phases = withoutDatabase(phases)
 	}
-	w.course.began = time.Now().Truncate(time.Second).Add(time.Second)
-	time.Sleep(time.Until(w.course.began))
+	began := time.Now().Truncate(time.Second).Add(time.Second)
+	w.course.begin(began)
+	time.Sleep(time.Until(began))
 	if w.pool != nil {
 		o := startObserver(ctx, w.pool, w.course)
 		defer o.close()
@@ -193,12 +194,12 @@ func (w *way) through(ctx context.Context, out *result.Course) error {
 	var bounds []time.Duration
 	for _, p := range phases {
 		fmt.Fprintf(w.log, "%s: %s for %v\n", w.subject.name, p.name, p.lasts)
-		bounds = append(bounds, time.Since(w.course.began).Round(time.Second))
+		bounds = append(bounds, time.Since(began).Round(time.Second))
 		if err := w.pass(ctx, p); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	end := time.Since(w.course.began).Round(time.Second)
+	end := time.Since(began).Round(time.Second)
 	stop()
 	load.Wait()
 	w.drain(ctx)

@@ -12,9 +12,8 @@ import (
 
 // course collects the figures of one subject, second by second.
 type course struct {
-	began time.Time // a whole second
-
 	mu      sync.Mutex
+	began   time.Time     // guarded by mu: a whole second
 	seconds []*second     // guarded by mu
 	ends    []adapter.End // guarded by mu
 }
@@ -29,11 +28,18 @@ type second struct {
 // facts are the figures of a database at one time.
 type facts struct{ dead, tables, log int64 }
 
-// in calls change with the second of a time. Times before the begin count as the first second.
-func (c *course) in(at time.Time, change func(*second)) {
-	i := max(0, int(at.Sub(c.began)/time.Second))
+// begin sets the begin. Processes may have sent figures before.
+func (c *course) begin(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.began = at
+}
+
+// in calls change with the second of a time. Times before the begin count as the first second.
+func (c *course) in(at time.Time, change func(*second)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := max(0, int(at.Sub(c.began)/time.Second))
 	for len(c.seconds) <= i {
 		s := &second{}
 		if n := len(c.seconds); n > 0 { // until they are read again
