@@ -2,10 +2,12 @@ package dashboard_test
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/taskengine/taskengine/dashboard"
 	"github.com/taskengine/taskengine/internal/browsertest"
 	"github.com/taskengine/taskengine/task"
 )
@@ -40,6 +42,22 @@ func TestPagesThatShowSomethingFitAndAxeFindsNothing(t *testing.T) {
 			p.Go(n.url + path)
 			checkPage(t, p, axe, path, width, scheme)
 		}
+	}
+}
+
+// The page of a topic is served by an API that fills all of its fields, since this node has no broker.
+func TestThePageOfATopicFitsAndAxeFindsNothing(t *testing.T) {
+	b, axe := browsertest.Start(t), browsertest.NewAxe(t)
+	server := httptest.NewServer(dashboard.New(dashboard.Config{Base: "/ui/", API: stuffed{}, Node: "n1"}))
+	t.Cleanup(server.Close)
+	p := b.Open(t, server.URL+"/ui/source/x")
+	if p.Text("#orders button") == "" {
+		t.Error("the page has no orders about the source")
+	}
+	for scheme, width := range map[string]int{"light": 360, "dark": 1280} {
+		p.Prefer("prefers-color-scheme", scheme)
+		p.Resize(width, 900)
+		checkPage(t, p, axe, "source/x", width, scheme)
 	}
 }
 
