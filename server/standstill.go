@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Standstill is the least time without progress that counts as a standstill of a part of a node.
-const Standstill = time.Second
+// leastStandstill is the least time without progress that counts as a standstill of a part of a node.
+const leastStandstill = time.Second
 
 // recentStandstill is how long the longest standstill is shown.
 const recentStandstill = 10 * time.Minute
@@ -42,7 +42,7 @@ func (s *standstills) committed(took time.Duration) {
 type standing struct {
 	count   uint64
 	total   time.Duration
-	longest time.Duration // the longest that ended since longestAt - recentStandstill
+	longest time.Duration // of recent ones
 	at      time.Time     // the end of the longest
 }
 
@@ -52,7 +52,7 @@ func newStandstills() *standstills {
 
 // note adds a wait of a part that ended now, and reports whether it was a standstill.
 func (s *standstills) note(part string, took time.Duration, now time.Time) bool {
-	if took < Standstill {
+	if took < leastStandstill {
 		return false
 	}
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (m *Metrics) WatchStandstills(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// watchWork watches a node that works until it is idle. Of the store's standstills, the first ones were logged before; it returns how many are.
+// watchWork watches a node until it is idle. It logs the standstills of the store except for the first logged ones, and returns the number that is logged then.
 func (m *Metrics) watchWork(ctx context.Context, log *slog.Logger, logged uint64) uint64 {
 	tick := time.NewTicker(watchBeat)
 	defer tick.Stop()

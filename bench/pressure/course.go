@@ -83,7 +83,7 @@ func (c *course) end(e *adapter.End) {
 	c.ends = append(c.ends, *e)
 }
 
-// backlog returns the last count of jobs that have not ended, and the number of those that were inserted.
+// backlog returns the last count of open jobs, and the number of inserted jobs.
 func (c *course) backlog() (open, inserted int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

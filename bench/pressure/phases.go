@@ -37,7 +37,7 @@ func kinds() []kind {
 	}
 }
 
-// defaultPhases are all kinds, with time to recover behind those that leave something behind.
+// defaultPhases has all kinds. A recovery follows each pressure with an effect that lasts.
 const defaultPhases = "warmup,clean,idle-in-tx,recovery,logical-slot,active-readers,high-load,burst,recovery," +
 	"postgres-restart,recovery,pg-backend-kill,pool-exhaustion,kill-worker,repeated-kill,recovery"
 

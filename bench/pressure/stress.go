@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stage is a phase that runs. Its pressure is begun by a method of its kind, which leaves what ends it.
+// stage is a phase that runs. The method of its kind begins the pressure, and adds the functions that end it.
 type stage struct {
 	*way
 	phase
 	ctx  context.Context // of the phase: ends with it
-	work sync.WaitGroup  // what the pressure does during the phase; ends with ctx
+	work sync.WaitGroup  // the goroutines of the pressure; they end with ctx
 	ends []func() error  // called after the phase and its work, in reverse
 
 	mu    sync.Mutex

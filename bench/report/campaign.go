@@ -26,7 +26,7 @@ type campaignPage struct {
 	Verdict  string
 	Facts    [][2]string // of the machine
 	Command  string
-	Rate     grid // what each subject did in each phase
+	Rate     grid // starts a second of each subject in each phase
 	P99      grid
 	Sections []campaignSection
 }

@@ -68,7 +68,7 @@ func openPebble(ctx context.Context, c adapter.Config, dir string) (adapter.Queu
 	return l, l.open(ctx, c, func(*engine.Config) {})
 }
 
-// open opens the engine. If that fails, it closes what was opened before.
+// open opens the engine. On an error it closes the store and the resources of the library.
 func (l *library) open(ctx context.Context, c adapter.Config, change func(*engine.Config)) error {
 	l.begun = make(chan struct{})
 	config := engine.Config{
